@@ -1,0 +1,248 @@
+// Filters on strings and single values.
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "model/jinja_evaluator.hpp"
+#include "model/jinja_json.hpp"
+#include "model/jinja_strings.hpp"
+
+namespace troupe::model::jinja {
+
+namespace {
+
+constexpr std::int64_t padding_max = 1 << 16;
+
+// A filter that maps the input's text to text.
+template <Text (*change)(const Text&)>
+Value text_filter(Evaluator& evaluator, const Value& input, const Arguments&) {
+    return evaluator.heap().text(change(to_text(input)));
+}
+
+Text as_markup(const Text& text) {
+    Text made = text;
+    made.set_markup();
+    return made;
+}
+
+Text unchanged(const Text& text) {
+    return text;
+}
+
+Value filter_trim(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const Value* given = argument(arguments, 0, "chars");
+    const std::string_view characters =
+        given && !is<None>(*given) ? text_of(*given).bytes() : std::string_view();
+    return evaluator.heap().text(strip(to_text(input), characters, true, true));
+}
+
+Value filter_replace(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const Text from = to_text(required(arguments, 0, "old"));
+    const Text to = to_text(required(arguments, 1, "new"));
+    const Value* count = argument(arguments, 2, "count");
+    const std::int64_t times = count && !is<None>(*count) ? integer_of(*count) : -1;
+    return evaluator.heap().text(replace(to_text(input), from.bytes(), to, times));
+}
+
+Value filter_indent(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const Value* width = argument(arguments, 0, "width");
+    Text margin;
+    if (width && as_text(*width)) {
+        margin = *as_text(*width);
+    } else {
+        const std::int64_t blanks = width ? integer_of(*width) : 4;
+        if (blanks > padding_max) throw TemplateError("an indent is too wide");
+        margin.append(std::string(static_cast<std::size_t>(std::max<std::int64_t>(blanks, 0)), ' '),
+                      Origin::from_template);
+    }
+    const bool first = bool_argument(arguments, 1, "first", false);
+    const bool blank = bool_argument(arguments, 2, "blank", false);
+    Text made;
+    bool is_first = true;
+    for (const Text& line : split(to_text(input), "\n", -1)) {
+        if (!is_first) made.append("\n", Origin::from_template);
+        if (is_first ? first : blank || !line.empty()) made.append(margin);
+        made.append(line);
+        is_first = false;
+    }
+    return evaluator.heap().text(std::move(made));
+}
+
+Value filter_center(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const Text text = to_text(input);
+    const std::int64_t width = std::min(integer_argument(arguments, 0, "width", 80), padding_max);
+    const auto length = static_cast<std::int64_t>(count_characters(text.bytes()));
+    const std::int64_t padding = std::max<std::int64_t>(width - length, 0);
+    const std::int64_t left = padding / 2 + (padding & width & 1);  // as Python rounds
+    Text made(std::string(static_cast<std::size_t>(left), ' '), Origin::from_template);
+    made.append(text);
+    made.append(std::string(static_cast<std::size_t>(padding - left), ' '), Origin::from_template);
+    return evaluator.heap().text(std::move(made));
+}
+
+Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const Text text = to_text(input);
+    const auto length = static_cast<std::size_t>(
+        std::max<std::int64_t>(integer_argument(arguments, 0, "length", 255), 0));
+    const bool cut_words = bool_argument(arguments, 1, "killwords", false);
+    const Value* given_end = argument(arguments, 2, "end");
+    const Text end = given_end ? to_text(*given_end) : Text("...", Origin::from_template);
+    const auto leeway = static_cast<std::size_t>(
+        std::max<std::int64_t>(integer_argument(arguments, 3, "leeway", 5), 0));
+    const std::vector<std::size_t> offsets = character_offsets(text.bytes());
+    if (offsets.size() - 1 <= length + leeway) return evaluator.heap().text(text);
+    const std::size_t end_length = count_characters(end.bytes());
+    Text made = text.part(0, offsets[length > end_length ? length - end_length : 0]);
+    if (!cut_words) {
+        const std::size_t space = made.bytes().rfind(' ');
+        if (space != std::string_view::npos) made = made.part(0, space);
+    }
+    made.append(end);
+    return evaluator.heap().text(std::move(made));
+}
+
+Value filter_wordcount(Evaluator&, const Value& input, const Arguments&) {
+    return static_cast<std::int64_t>(split_blanks(to_text(input), -1).size());
+}
+
+Value filter_format(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    return evaluator.heap().text(format_percent(text_of(input), arguments.positional));
+}
+
+Value filter_tojson(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    JsonStyle style;
+    style.ascii_only = bool_argument(arguments, 0, "ensure_ascii", false);
+    if (const Value* indent = argument(arguments, 1, "indent"); indent && !is<None>(*indent)) {
+        style.indent = std::min<std::int64_t>(integer_of(*indent), 64);
+        style.item_separator = ",";
+    }
+    // transformers: tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False).
+    if (const Value* given = argument(arguments, 2, "separators"); given && !is<None>(*given)) {
+        const std::vector<Value> parts = evaluator.iterate(*given);
+        if (parts.size() != 2) throw TemplateError("tojson takes two separators");
+        style.item_separator = text_of(parts[0]).bytes();
+        style.key_separator = text_of(parts[1]).bytes();
+    }
+    style.sort_keys = bool_argument(arguments, 3, "sort_keys", false);
+    return evaluator.heap().text(to_json(input, style));
+}
+
+Value filter_default(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const bool use_for_false = bool_argument(arguments, 1, "boolean", false);
+    if (!is<Undefined>(input) && !(use_for_false && !truthy(input))) return input;
+    const Value* given = argument(arguments, 0, "default_value");
+    return given ? *given : evaluator.heap().text("");
+}
+
+Value filter_abs(Evaluator& evaluator, const Value& input, const Arguments&) {
+    if (is<double>(input)) return std::fabs(real_of(input));
+    const std::int64_t value = integer_of(input);
+    return value < 0 ? arithmetic(evaluator.heap(), "-", std::int64_t{0}, value) : Value(value);
+}
+
+Value filter_int(Evaluator&, const Value& input, const Arguments& arguments) {
+    const Value* given = argument(arguments, 0, "default");
+    const Value fallback = given ? *given : Value(std::int64_t{0});
+    if (is<double>(input)) return truncated(real_of(input));
+    if (is_integer(input)) return integer_of(input);
+    const Text* text = as_text(input);
+    if (!text) return fallback;
+    const Text digits = strip(*text, {}, true, true);
+    const char* begin = digits.bytes().data();
+    const char* end = begin + digits.size();
+    if (digits.bytes().starts_with('+')) ++begin;
+    const std::int64_t base = integer_argument(arguments, 1, "base", 10);
+    if (base < 2 || base > 36) throw TemplateError("a base is from 2 to 36");
+    std::int64_t integer = 0;
+    if (const auto parsed = std::from_chars(begin, end, integer, static_cast<int>(base));
+        parsed.ec == std::errc() && parsed.ptr == end) {
+        return integer;
+    }
+    double real = 0;
+    const auto parsed = std::from_chars(begin, end, real);
+    return parsed.ec == std::errc() && parsed.ptr == end ? Value(truncated(real)) : fallback;
+}
+
+Value filter_float(Evaluator&, const Value& input, const Arguments& arguments) {
+    const Value* given = argument(arguments, 0, "default");
+    if (is_number(input)) return real_of(input);
+    double real = 0;
+    if (const Text* text = as_text(input)) {
+        const Text digits = strip(*text, {}, true, true);
+        const char* end = digits.bytes().data() + digits.size();
+        const auto parsed = std::from_chars(digits.bytes().data(), end, real);
+        if (parsed.ec == std::errc() && parsed.ptr == end && !digits.empty()) return real;
+    }
+    return given ? *given : Value(0.0);
+}
+
+Value filter_round(Evaluator&, const Value& input, const Arguments& arguments) {
+    const std::int64_t precision =
+        std::min<std::int64_t>(integer_argument(arguments, 0, "precision", 0), 15);
+    const Value* method = argument(arguments, 1, "method");
+    const std::string_view name = method ? text_of(*method).bytes() : "common";
+    const double scale = std::pow(10.0, static_cast<double>(precision));
+    const double scaled = real_of(input) * scale;
+    if (name == "ceil") return std::ceil(scaled) / scale;
+    if (name == "floor") return std::floor(scaled) / scale;
+    if (name != "common") throw TemplateError("round knows common, ceil and floor");
+    return std::nearbyint(scaled) / scale;  // halves to even, as Python's round()
+}
+
+Value filter_attr(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    // Attributes in the narrow sense: what a dict holds are items.
+    if (as_dict(input)) return Undefined{};
+    return evaluator.attribute(input, text_of(required(arguments, 0, "name")).bytes());
+}
+
+struct Entry {
+    std::string_view name;
+    FilterFunction function;
+};
+
+constexpr std::array entries = {
+    Entry{"abs", filter_abs},
+    Entry{"attr", filter_attr},
+    Entry{"capitalize", text_filter<capitalize>},
+    Entry{"center", filter_center},
+    Entry{"d", filter_default},
+    Entry{"default", filter_default},
+    Entry{"e", text_filter<escape_html>},
+    Entry{"escape", text_filter<escape_html>},
+    Entry{"float", filter_float},
+    Entry{"forceescape", text_filter<escape_html>},
+    Entry{"format", filter_format},
+    Entry{"indent", filter_indent},
+    Entry{"int", filter_int},
+    Entry{"lower", text_filter<lower>},
+    Entry{"replace", filter_replace},
+    Entry{"round", filter_round},
+    Entry{"safe", text_filter<as_markup>},
+    Entry{"string", text_filter<unchanged>},
+    Entry{"title", text_filter<title>},
+    Entry{"tojson", filter_tojson},
+    Entry{"trim", filter_trim},
+    Entry{"truncate", filter_truncate},
+    Entry{"upper", text_filter<upper>},
+    Entry{"wordcount", filter_wordcount},
+};
+
+}  // namespace
+
+FilterFunction find_filter(std::string_view name) {
+    for (const Entry& entry : entries) {
+        if (entry.name == name) return entry.function;
+    }
+    return find_sequence_filter(name);
+}
+
+Value apply_filter(Evaluator& evaluator, std::string_view name, const Value& input,
+                   const Arguments& arguments) {
+    const FilterFunction filter = find_filter(name);
+    if (!filter) throw TemplateError(fmt::format("the filter '{}' is not known", name));
+    return filter(evaluator, input, arguments);
+}
+
+}  // namespace troupe::model::jinja

@@ -1,0 +1,127 @@
+// One step of the model as values: what the scheduler asks of a backend, and what comes back. Flat
+// arrays that are reused from step to step, so that a step allocates nothing once they have grown.
+//
+// A *slot* is a running sequence as the backend knows it: its page table, its decoding parameters
+// and the counts its penalties need. A *page* is room for kPageTokens tokens' keys and values in
+// every layer; who owns which page is the prefix cache's business, a backend only reads and writes
+// them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "model/decoding_params.hpp"
+#include "model/token.hpp"
+
+namespace troupe::model {
+
+using SlotId = std::uint32_t;
+using PageId = std::uint32_t;
+
+inline constexpr std::uint32_t kPageTokens = 16;
+
+// In a plan's tokens: "what this slot drew in the step before", so that a step can be planned while
+// the one before it still runs.
+inline constexpr TokenId kDrawnToken = -1;
+
+// A slot begins (again). `history` is what its penalties count: prompt first, then
+// `answer_count` tokens of the answer (not 0 when a preempted sequence resumes). It is left empty
+// when nothing in `params` looks back.
+struct SlotOpen {
+    SlotId slot = 0;
+    DecodingParams params;
+    std::uint32_t answer_index = 0;   // which of a request's n answers; part of the seed
+    std::uint32_t prompt_length = 0;  // tokens before the answer's first
+    std::uint32_t answer_count = 0;
+    std::vector<TokenId> history;
+};
+
+// Page `page` becomes the next entry of the slot's page table. Page tables are append-only: entry i
+// holds positions [16 i, 16 i + 16).
+struct PageGrant {
+    SlotId slot = 0;
+    PageId page = 0;
+};
+
+// The first `tokens` positions of a page are copied before the step (copy on write).
+struct PageCopy {
+    PageId from = 0;
+    PageId to = 0;
+    std::uint32_t tokens = 0;
+};
+
+// A slot's share of a step: `token_count` consecutive tokens of `StepPlan::tokens`, the first at
+// `position`. Keys and values of all of them are written; attention sees positions up to its own.
+struct SequenceStep {
+    SlotId slot = 0;
+    std::uint32_t position = 0;
+    std::uint32_t token_begin = 0;
+    std::uint32_t token_count = 0;
+    // A token is drawn after each of the last `sample_count` of them: 0 in the middle of a prompt,
+    // 1 at its end and while decoding, more when a draft is verified.
+    std::uint32_t sample_count = 0;
+    // The raw scores after each of the last `logits_count` of them are returned (tools and tests).
+    std::uint32_t logits_count = 0;
+};
+
+// What a backend does, in this order: closes, opens, grants, copies, sequences.
+struct StepPlan {
+    std::uint64_t step = 0;
+    std::vector<SlotId> closes;
+    std::vector<SlotOpen> opens;
+    std::vector<PageGrant> grants;
+    std::vector<PageCopy> copies;
+    std::vector<SequenceStep> sequences;  // a slot at most once
+    std::vector<TokenId> tokens;
+
+    void clear() {
+        closes.clear();
+        opens.clear();
+        grants.clear();
+        copies.clear();
+        sequences.clear();
+        tokens.clear();
+    }
+};
+
+struct TokenLogprob {
+    TokenId id = 0;
+    float logprob = 0;  // natural logarithm; -infinity for a banned token
+};
+
+// One drawn token. Its alternatives are `StepResult::top[top_begin, top_begin + top_count)`.
+struct SampledToken {
+    TokenId id = 0;
+    float logprob = std::numeric_limits<float>::quiet_NaN();  // NaN where nobody asked
+    std::uint32_t top_begin = 0;
+    std::uint32_t top_count = 0;
+};
+
+// In the order of the plan's sequences.
+struct SequenceResult {
+    SlotId slot = 0;
+    std::uint32_t sampled_begin = 0;
+    std::uint32_t sampled_count = 0;
+    bool failed = false;  // a score was not finite: this slot's request fails, nobody else's
+};
+
+struct StepResult {
+    std::uint64_t step = 0;
+    std::vector<SequenceResult> sequences;
+    std::vector<SampledToken> sampled;
+    std::vector<TokenLogprob> top;
+    std::vector<float> logits;  // [sum of logits_count][vocabulary], in plan order
+    std::int64_t compute_ns = 0;
+
+    void clear() {
+        sequences.clear();
+        sampled.clear();
+        top.clear();
+        logits.clear();
+        compute_ns = 0;
+    }
+};
+
+}  // namespace troupe::model

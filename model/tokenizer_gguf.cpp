@@ -1,0 +1,84 @@
+#include "model/tokenizer_gguf.hpp"
+
+#include <array>
+#include <limits>
+
+namespace troupe::model {
+
+namespace {
+
+// Moves what a getter found to `out`, where there is something; gives the getter's error.
+template <class Found, class Out>
+Result<> take(Result<std::optional<Found>> found, Out& out) {
+    if (!found) return found.error();
+    if (*found) out = std::move(**found);
+    return {};
+}
+
+// Files write ids as unsigned, and some write 2^32 - 1 for "none".
+Result<std::optional<TokenId>> find_token_id(const GgufFile& file, std::string_view key) {
+    Result<std::optional<std::int64_t>> found = file.find_i64(key);
+    if (!found) return found.error();
+    if (!*found || **found == std::numeric_limits<std::uint32_t>::max()) {
+        return std::optional<TokenId>();
+    }
+    if (**found < 0 || **found > std::numeric_limits<TokenId>::max()) {
+        return invalid_input(std::string(key) + " is not a token id");
+    }
+    return std::optional(static_cast<TokenId>(**found));
+}
+
+Result<> read_special_tokens(const GgufFile& file, TokenizerData& data) {
+    Result<std::optional<TokenId>> bos = find_token_id(file, "tokenizer.ggml.bos_token_id");
+    if (!bos) return bos.error();
+    Result<std::optional<TokenId>> eos = find_token_id(file, "tokenizer.ggml.eos_token_id");
+    if (!eos) return eos.error();
+    data.bos = *bos;
+    data.eos = *eos;
+    constexpr std::array keys = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
+    for (const char* key : keys) {
+        Result<std::optional<TokenId>> id = find_token_id(file, key);
+        if (!id) return id.error();
+        if (*id) data.more_end_tokens.push_back(**id);
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<TokenizerData> read_tokenizer_data(const GgufFile& file) {
+    TokenizerData data;
+    Result<std::string_view> model = file.get_string("tokenizer.ggml.model");
+    if (!model) return model.error();
+    data.model = *model;
+    Result<std::vector<std::string_view>> tokens = file.get_strings("tokenizer.ggml.tokens");
+    if (!tokens) return tokens.error();
+    data.tokens = std::move(*tokens);
+
+    std::vector<std::int32_t> types;
+    for (Result<> taken : {
+             take(file.find_string("tokenizer.ggml.pre"), data.pre),
+             take(file.find_i32s("tokenizer.ggml.token_type"), types),
+             take(file.find_f32s("tokenizer.ggml.scores"), data.scores),
+             take(file.find_strings("tokenizer.ggml.merges"), data.merges),
+             take(file.find_bool("tokenizer.ggml.add_bos_token"), data.add_bos),
+             take(file.find_bool("tokenizer.ggml.add_space_prefix"), data.add_space_prefix),
+             read_special_tokens(file, data),
+         }) {
+        if (!taken) return taken.error();
+    }
+    for (const std::int32_t type : types) {
+        // Unknown values appear in the wild (0 for "undefined"); they are ordinary text.
+        const bool known = type >= 1 && type <= 6;
+        data.types.push_back(known ? static_cast<TokenType>(type) : TokenType::normal);
+    }
+    return data;
+}
+
+Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const GgufFile& file) {
+    Result<TokenizerData> data = read_tokenizer_data(file);
+    if (!data) return data.error();
+    return make_tokenizer(*data);
+}
+
+}  // namespace troupe::model
