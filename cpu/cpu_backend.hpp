@@ -1,0 +1,38 @@
+// The Backend that runs on the processor. It belongs to the executor's thread, which is the first
+// of its compute threads; a step is computed in wait().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cpu/forward.hpp"
+#include "cpu/packed_model.hpp"
+#include "model/backend.hpp"
+#include "model/gguf.hpp"
+#include "model/token.hpp"
+#include "runtime/base/result.hpp"
+
+namespace troupe::cpu {
+
+struct CpuOptions {
+    std::uint32_t threads = 0;  // the caller's included; 0: one a core
+    Arithmetic arithmetic = Arithmetic::native;
+    std::string instruction_set = "auto";  // or "plain", "avx2", "avx512", "amx"
+    std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most a quarter of the memory
+    std::uint32_t context_length_max = 0;  // 0: what the model was trained for
+    std::uint32_t slots_max = 256;
+    std::uint32_t tokens_per_step_max = 512;
+    bool huge_pages = true;
+    std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
+    TapFunction tap;                         // for tests: sees the activations between the stages
+};
+
+// `file` must outlive the backend: embeddings are read from its mapping. Errors, each saying what
+// to change: those of reading the model; unsupported instruction sets; no memory for weights or KV
+// cache; threads that the system refuses.
+[[nodiscard]] Result<std::unique_ptr<model::Backend>> make_cpu_backend(const model::GgufFile& file,
+                                                                       const CpuOptions& options);
+
+}  // namespace troupe::cpu

@@ -1,0 +1,127 @@
+// The attention stages of the forward pass: rotate, store into pages, attend, quantise.
+#include <algorithm>
+
+#include "cpu/forward.hpp"
+#include "runtime/base/assert.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+constexpr std::uint32_t kStoreRowsPerPiece = 4;
+constexpr std::uint32_t kAttentionRowsPerPiece = 16;
+constexpr std::uint32_t kPiecesPerWorker = 4;
+
+std::size_t element_bytes(KvType type) {
+    return type == KvType::f16 ? 2 : 4;
+}
+
+}  // namespace
+
+KvPages Forward::kv_pages(std::uint32_t layer) const {
+    KvPages pages;
+    pages.type = kv_type_;
+    pages.k = kv_.layer_base(layer);
+    pages.v = kv_.layer_base(layer) + kv_.shape().layer_bytes / 2;
+    pages.page_stride = kv_.shape().page_bytes() / element_bytes(kv_type_);
+    pages.kv_heads = hp_.head_count_kv;
+    pages.head_dim = hp_.head_length;
+    return pages;
+}
+
+// Cuts the step's attention into items of some rows, and the heads into ranges: all heads at once
+// where there are rows enough to share out, else a KV head's queries, else, for one or two rows,
+// halves of those (the larger first, so that the smaller fill the gaps).
+void Forward::plan_attention(const RowBatch& batch) {
+    items_.clear();
+    head_ranges_.clear();
+    for (std::uint32_t run = 0; run < batch.runs.size(); ++run) {
+        const std::uint32_t count = batch.runs[run].row_count;
+        for (std::uint32_t first = 0; first < count; first += kAttentionRowsPerPiece) {
+            items_.push_back({run, first, std::min(kAttentionRowsPerPiece, count - first)});
+        }
+    }
+    const std::size_t pieces_wanted = std::size_t{kPiecesPerWorker} * threads_.workers();
+    if (items_.size() >= 2 * pieces_wanted) {
+        head_ranges_.push_back({0, hp_.head_count});
+        return;
+    }
+    const std::uint32_t group = hp_.heads_per_kv();
+    const bool halves = group > 1 && items_.size() * hp_.head_count_kv < pieces_wanted;
+    const std::uint32_t larger = halves ? (group + 1) / 2 : group;
+    for (std::uint32_t head = 0; head < hp_.head_count; head += group) {
+        head_ranges_.push_back({head, head + larger});
+    }
+    for (std::uint32_t head = 0; halves && head < hp_.head_count; head += group) {
+        head_ranges_.push_back({head + larger, head + group});
+    }
+}
+
+void Forward::rotate_and_store(std::uint32_t layer, const RowBatch& batch) {
+    const KvPages kv = kv_pages(layer);
+    for_each_range(threads_, batch.rows(), kStoreRowsPerPiece,
+                   [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
+                       for (std::uint32_t row = begin; row < end; ++row) {
+                           const std::uint32_t position = batch.positions[row];
+                           float* const q = qkv_.row(row);
+                           float* const k = q + hp_.query_length();
+                           const float* const v = k + hp_.kv_length();
+                           // Queries and keys lie next to each other: one call rotates the heads of
+                           // both.
+                           kernels_.rope(q, hp_.head_count + hp_.head_count_kv, hp_.head_length,
+                                         rope_.angles(position), rope_.pairs());
+                           kernels_.store_kv(kv, batch.pages[row], position % model::kPageTokens, k,
+                                             v);
+                       }
+                   });
+}
+
+void Forward::attend(std::uint32_t layer, const RowBatch& batch) {
+    const KvPages kv = kv_pages(layer);
+    const auto items = static_cast<std::uint32_t>(items_.size());
+    const auto ranges = static_cast<std::uint32_t>(head_ranges_.size());
+    const bool quantised = model_.layers()[layer].attention_output.format != PanelFormat::f32;
+    // A head that is whole blocks is quantised by who computed it.
+    const bool by_head = quantised && hp_.head_length % block_columns == 0;
+    threads_.run(items * ranges, [&](std::uint32_t piece, std::uint32_t worker) {
+        // Backwards: the last rows of a prompt see most, and long pieces should not come last.
+        attend_piece(kv, batch, items_[items - 1 - piece % items], head_ranges_[piece / items],
+                     by_head, scratch_[worker].attention.data());
+    });
+    if (!quantised || by_head) return;
+    for_each_range(threads_, batch.rows(), kStoreRowsPerPiece,
+                   [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
+                       for (std::uint32_t row = begin; row < end; ++row) {
+                           kernels_.quantize(attended_.floats.row(row), attended_.quantized, row);
+                       }
+                   });
+}
+
+void Forward::attend_piece(const KvPages& kv, const RowBatch& batch, const AttentionItem& item,
+                           HeadRange heads, bool quantise, float* scratch) {
+    const RowRun& run = batch.runs[item.run];
+    const std::uint32_t row_begin = run.row_begin + item.first;
+    AttentionPart part;
+    part.kv = kv;
+    part.pages = run.pages;
+    part.position = run.position + item.first;
+    part.rows = item.rows;
+    part.q = qkv_.row(row_begin);
+    part.q_stride = qkv_.stride;
+    part.out = attended_.floats.row(row_begin);
+    part.out_stride = attended_.floats.stride;
+    part.heads = hp_.head_count;
+    part.head_begin = heads.begin;
+    part.head_end = heads.end;
+    part.scale = attention_scale_;
+    part.scratch = scratch;
+    kernels_.attention(part);
+    if (!quantise) return;
+    const std::size_t column = std::size_t{heads.begin} * hp_.head_length;
+    const std::size_t columns = std::size_t{heads.end - heads.begin} * hp_.head_length;
+    for (std::uint32_t row = row_begin; row < row_begin + item.rows; ++row) {
+        kernels_.quantize(attended_.floats.row(row) + column,
+                          tile_columns(attended_.quantized, row, column, columns), row % tile_rows);
+    }
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,33 @@
+// The table of a set: the shared templates for its vector type, and its own quantised product.
+#pragma once
+
+#include <string_view>
+
+#include "cpu/kernels/attention.hpp"
+#include "cpu/kernels/matmul_float.hpp"
+#include "cpu/kernels/vector_math.hpp"
+
+namespace troupe::cpu {
+
+template <class V>
+constexpr Kernels kernel_table(std::string_view name, decltype(Kernels::matmul_quantized) matmul) {
+    using Elements = ElementKernels<V>;
+    return {
+        .name = name,
+        .matmul_quantized = matmul,
+        .matmul_float = FloatMatmul<V>::matmul,
+        .quantize = Elements::quantize,
+        .rms_norm = Elements::rms_norm,
+        .rms_norm_quantize = Elements::rms_norm_quantize,
+        .silu_mul = Elements::silu_mul,
+        .silu_mul_quantize = Elements::silu_mul_quantize,
+        .add = Elements::add,
+        .rope = Elements::rope,
+        .store_kv = Elements::store_kv,
+        .attention = attention<V>,
+        .argmax = Elements::argmax,
+        .max = Elements::max,
+    };
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,186 @@
+// The arithmetic of the CPU backend: data layouts and one table of functions per instruction set.
+// Owns nothing, runs on any thread, sends nothing: every function is pure in its arguments, and two
+// threads may call any of them at once as long as the outputs do not overlap.
+//
+// All sets give the same bits, and a row's result depends on that row alone: not on the other rows
+// of the call, not on how panels, rows or heads are split over calls. To that end every output
+// element is one fixed chain of IEEE float32 operations, stated at each function; fma(x, y, z) is
+// one rounding. Weights, norms and tables must be finite. Non-finite activations give non-finite
+// results in their own row and nowhere else (which NaN is not specified).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "cpu/kernels/panel.hpp"
+
+namespace troupe::cpu {
+
+// ---- Activations ---------------------------------------------------------------------------
+
+inline constexpr std::size_t tile_rows = 16;  // rows of activations that lie together
+
+// 1.5 * 2^23 as float32 bits. An integer n with |n| < 2^22 added to these bits is the float
+// 1.5 * 2^23 + n: integer accumulators start here and become floats without a conversion.
+inline constexpr std::int32_t integer_bias_bits = 0x4B400000;
+inline constexpr float integer_bias = 12582912.0F;
+
+// 32 activations x: d = max|x| / 127, q = round_half_even(x * (127 / max|x|)), so |q| <= 127.
+// max|x| < 2^-100 gives a block of zeros; a non-finite x gives d = s = NaN with q = 0.
+struct ActivationBlock {
+    std::int8_t q[block_columns];
+    float d;
+    float s;                // d * float(sum of q)
+    std::int32_t start_u4;  // integer_bias_bits - 8 * sum of q: undoes the offset of Q4_0
+    std::int32_t start_u8;  // integer_bias_bits - 128 * sum of q: undoes the offset of Q8_0
+};
+static_assert(sizeof(ActivationBlock) == 48);
+
+// View of quantised rows, [rows / 16][columns / 32][16 rows] blocks, 64-byte aligned; the memory
+// is the caller's, quantized_blocks() long. Rows are written and read independently.
+struct QuantizedRows {
+    ActivationBlock* blocks = nullptr;
+    std::size_t columns = 0;  // a multiple of 32
+
+    [[nodiscard, gnu::always_inline]] ActivationBlock* tile(std::size_t row) const {
+        return blocks + row / tile_rows * tile_rows * (columns / block_columns);
+    }
+    [[nodiscard, gnu::always_inline]] ActivationBlock& block(std::size_t row,
+                                                             std::size_t index) const {
+        return tile(row)[index * tile_rows + row % tile_rows];
+    }
+};
+
+// Blocks of memory for `rows` quantised rows.
+[[nodiscard]] constexpr std::size_t quantized_blocks(std::size_t rows, std::size_t columns) {
+    return (rows + tile_rows - 1) / tile_rows * tile_rows * (columns / block_columns);
+}
+
+// View of float rows: row t at data + t * stride (stride in floats).
+struct FloatRows {
+    const float* data = nullptr;
+    std::size_t stride = 0;
+};
+
+// ---- Matrix products -------------------------------------------------------------------------
+
+enum class Accumulate { store, add };  // out = product, or out = out + product (one addition)
+
+// Which part of a product a call computes: output columns [16 * panel_begin, 16 * panel_end) cut
+// to the matrix, for rows [row_begin, row_end). Element (row t, weight row r) is
+// out[t * out_stride + r]; `out` is row 0, column 0 of the whole.
+struct MatmulPart {
+    std::size_t panel_begin = 0, panel_end = 0;
+    std::size_t row_begin = 0, row_end = 0;
+    float* out = nullptr;
+    std::size_t out_stride = 0;  // floats
+    Accumulate mode = Accumulate::store;
+};
+
+// ---- Attention -------------------------------------------------------------------------------
+
+inline constexpr std::size_t page_tokens = 16;
+
+enum class KvType { f16, f32 };
+
+// One layer's keys and values in pages of 16 tokens. Element (page, head h, token slot i, d):
+//   K: k[page * page_stride + (h * head_dim + d) * 16 + i]       transposed inside the page
+//   V: v[page * page_stride + (h * 16 + i) * head_dim + d]
+// in elements of `type`; pages must start on 64 bytes. Slots never written may hold any bits.
+struct KvPages {
+    KvType type = KvType::f16;
+    void* k = nullptr;
+    void* v = nullptr;
+    std::size_t page_stride = 0;  // elements between pages, >= kv_heads * head_dim * 16
+    std::size_t kv_heads = 0;
+    std::size_t head_dim = 0;  // a multiple of 4, at most 512
+};
+
+// Consecutive rows of one sequence: row i stands at absolute position `position + i` and attends
+// to positions 0 .. position + i, all of which must be stored already.
+struct AttentionPart {
+    KvPages kv;
+    const std::uint32_t* pages = nullptr;  // page of absolute positions 16 * n .. 16 * n + 15
+    std::size_t position = 0;
+    std::size_t rows = 0;
+    const float* q = nullptr;  // [rows][heads][head_dim], rows q_stride floats apart, rotated
+    std::size_t q_stride = 0;
+    float* out = nullptr;  // [rows][heads][head_dim], rows out_stride floats apart
+    std::size_t out_stride = 0;
+    std::size_t heads = 0;                     // query heads, a multiple of kv_heads
+    std::size_t head_begin = 0, head_end = 0;  // query heads to compute; any sub-range
+    float scale = 1.0F;                        // of the scores: 1 / sqrt(head_dim)
+    float* scratch = nullptr;  // attention_scratch_floats(position + rows, head_dim), 64-aligned
+};
+
+inline constexpr std::size_t attention_tile_max = 12;  // (row, head) pairs that share a K/V load
+
+// Floats of scratch for attending to `tokens` positions; the calling thread's own.
+[[nodiscard]] constexpr std::size_t attention_scratch_floats(std::size_t tokens,
+                                                             std::size_t head_dim) {
+    const std::size_t pages = (tokens + page_tokens - 1) / page_tokens;
+    return attention_tile_max * (pages * page_tokens + head_dim + page_tokens);
+}
+
+// ---- The table ---------------------------------------------------------------------------------
+
+struct Kernels {
+    std::string_view name;  // "plain", "avx2", "avx512", "amx"
+
+    // Quantised weights (q4_0, q4_1, q8_0) times quantised rows. Over blocks b ascending, from 0:
+    //   isum = exact integer sum of (weight - offset) * q over the 32 columns
+    //   acc  = fma(round(isum * d_weight), d_row, acc)
+    //   acc  = fma(m_weight, s_row, acc)                        q4_1 only, after the line above
+    // where the offset is 0 for q4_1, 8 for q4_0, 128 for q8_0 as packed.
+    void (*matmul_quantized)(const PackedMatrix& w, const QuantizedRows& x, const MatmulPart& part);
+
+    // Weights in f32 panels times float rows: acc = fma(w[r][k], x[t][k], acc), k ascending from 0.
+    void (*matmul_float)(const PackedMatrix& w, const FloatRows& x, const MatmulPart& part);
+
+    // Row `row` of `out` from out.columns floats.
+    void (*quantize)(const float* x, const QuantizedRows& out, std::size_t row);
+
+    // out[k] = (x[k] * r) * weight[k] with r = 1 / sqrt(S / columns + epsilon), S the sum of
+    // squares in 16 lanes (lane k % 16: fma(x, x, lane), ascending), lanes then added pairwise: i
+    // and i + 8, i and i + 4, i and i + 2, 0 and 1. In place is allowed.
+    void (*rms_norm)(const float* x, const float* weight, std::size_t columns, float epsilon,
+                     float* out);
+    void (*rms_norm_quantize)(const float* x, const float* weight, float epsilon,
+                              const QuantizedRows& out, std::size_t row);
+
+    // out[k] = gate / (1 + exp(-gate)) * up, with the exponential of all sets (about 1 ulp). In
+    // place (out == gate or up) is allowed.
+    void (*silu_mul)(const float* gate, const float* up, std::size_t count, float* out);
+    void (*silu_mul_quantize)(const float* gate, const float* up, const QuantizedRows& out,
+                              std::size_t row);
+
+    // x[k] = x[k] + y[k].
+    void (*add)(float* x, const float* y, std::size_t count);
+
+    // Rotates the first 2 * pairs values of each of `heads` heads, pair (2i, 2i + 1) by the i-th
+    // (cos, sin) of `angles` (a row of RopeTable): a' = fma(a, cos, -(b * sin)),
+    // b' = fma(b, cos, a * sin). Heads lie head_dim floats apart.
+    void (*rope)(float* x, std::size_t heads, std::size_t head_dim, const float* angles,
+                 std::size_t pairs);
+
+    // Writes one token's keys and values, each [kv_heads][head_dim] floats, into slot 0..15 of a
+    // page; f16 by rounding to nearest even (beyond 65,504: infinite).
+    void (*store_kv)(const KvPages& kv, std::uint32_t page, std::size_t slot, const float* k,
+                     const float* v);
+
+    // softmax(q k^T * scale) v per (row, head). Scores: fma over d ascending from 0, times scale;
+    // exact maximum; p = exp(score - maximum); sum of p in 16 lanes (lane = slot) by page
+    // ascending, then the tree of rms_norm; values: fma(p, v, acc), positions ascending from 0;
+    // times 1 / sum.
+    void (*attention)(const AttentionPart& part);
+
+    // Index of the largest value, the lowest among equals; NaNs never win; 0 if there is nothing
+    // else.
+    std::size_t (*argmax)(const float* x, std::size_t count);
+
+    // The largest value (-infinity for none; NaNs never win).
+    float (*max)(const float* x, std::size_t count);
+};
+
+}  // namespace troupe::cpu

@@ -1,0 +1,56 @@
+// The layout of packed weights. Standard headers only, like everything that the files of an
+// instruction set include: an inline function of a library, compiled there with that set's flags,
+// could be the copy that the linker keeps for the whole program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace troupe::cpu {
+
+inline constexpr std::size_t panel_rows = 16;
+inline constexpr std::size_t block_columns = 32;
+
+// What a panel holds per block of 32 columns (f32: per column), block after block:
+//   q4_1  256 bytes of quants, f16 d[16], f16 m[16]                  320 bytes
+//   q4_0  256 bytes of quants, f16 d[16]                             288 bytes
+//   q8_0  512 bytes of quants (+128, unsigned), f16 d[16]            544 bytes
+//   f32   float w[16]                                                 64 bytes a column
+// Quants are groups of [16 rows][4 columns] bytes, group g = columns 4g .. 4g + 3. The 4-bit forms
+// keep groups g (low nibbles) and g + 4 (high nibbles) in the same 64 bytes, g = 0..3.
+// Missing rows of the last panel are zero.
+enum class PanelFormat : std::uint8_t { q4_1, q4_0, q8_0, f32 };
+
+// A packed matrix; the memory is the caller's (one large buffer for all of a model keeps it in huge
+// pages), 64-byte aligned, packed_bytes() long.
+struct PackedMatrix {
+    PanelFormat format = PanelFormat::f32;
+    std::size_t rows = 0;
+    std::size_t columns = 0;
+    std::byte* data = nullptr;
+
+    [[nodiscard, gnu::always_inline]] std::size_t panels() const {
+        return (rows + panel_rows - 1) / panel_rows;
+    }
+    [[nodiscard]] std::size_t panel_bytes() const;
+    [[nodiscard, gnu::always_inline]] const std::byte* panel(std::size_t index) const {
+        return data + index * panel_bytes();
+    }
+};
+
+// Bytes of one block of a panel (f32: of one column).
+[[nodiscard]] constexpr std::size_t panel_block_bytes(PanelFormat format) {
+    switch (format) {
+        case PanelFormat::q4_1:
+            return 320;
+        case PanelFormat::q4_0:
+            return 288;
+        case PanelFormat::q8_0:
+            return 544;
+        case PanelFormat::f32:
+            return 64;
+    }
+    return 0;
+}
+
+}  // namespace troupe::cpu

@@ -1,0 +1,32 @@
+// Rotary position angles: cos and sin per position, computed in double by code of our own so that
+// every machine has the same table.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace troupe::cpu {
+
+// theta^(-2i / dimensions), i = 0 .. dimensions / 2 - 1.
+[[nodiscard]] std::vector<double> rope_frequencies(std::size_t dimensions, double theta);
+
+// (cos, sin) of position * frequency, rounded to float32 once. Immutable after construction.
+class RopeTable {
+ public:
+    // `positions` at most 2^24.
+    RopeTable(std::span<const double> frequencies, std::size_t positions);
+
+    // [pairs][cos, sin]
+    [[nodiscard]] const float* angles(std::size_t position) const {
+        return values_.data() + position * 2 * pairs_;
+    }
+    [[nodiscard]] std::size_t pairs() const { return pairs_; }
+    [[nodiscard]] std::size_t positions() const { return values_.size() / (2 * pairs_); }
+
+ private:
+    std::size_t pairs_;
+    std::vector<float> values_;
+};
+
+}  // namespace troupe::cpu

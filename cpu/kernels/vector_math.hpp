@@ -1,0 +1,220 @@
+// The element-wise kernels, written once for any vector type of sixteen float lanes; each set
+// instantiates them with its own type, so the sets agree by construction. A vector type V lives in
+// an unnamed namespace (two files compiled with different flags must never share a function) and
+// has
+//   set, load, load_partial(p, n: the rest 0), load_half, load_half_partial, store, store_partial,
+//   store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b where one is
+//   NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x, biased): x * 2^n,
+//   where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on eight pairs;
+//   equal_mask: bit i = lanes i are equal; sum(): lanes i and i + 8, i and i + 4, i and i + 2, 0
+//   and 1; largest(); largest_magnitude_bits(a, b): the largest of all |x| as bits (a NaN above
+//   infinity); round_to_bytes(a, b, out): 32 values, half to even, and their sum; registers:
+//   vectors a kernel may keep in registers; attention_tile, matmul_rows, matmul_panels.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "cpu/kernels/kernel_types.hpp"
+
+namespace troupe::cpu {
+
+// e^x by 2^n * polynomial (the coefficients of Cephes' expf), about 1 ulp; 0 below -87.3, and held
+// at e^88 above 88. A NaN stays.
+template <class V>
+V exponential(V x) {
+    const V bounded = V::min(V::set(88.0F), x);
+    const V biased = V::fma(bounded, V::set(1.44269504F), V::set(integer_bias));
+    const V n = biased - V::set(integer_bias);
+    V r = V::fma(n, V::set(-0.693359375F), bounded);
+    r = V::fma(n, V::set(2.12194440e-4F), r);
+    V p = V::fma(V::set(1.9875691500e-4F), r, V::set(1.3981999507e-3F));
+    p = V::fma(p, r, V::set(8.3334519073e-3F));
+    p = V::fma(p, r, V::set(4.1665795894e-2F));
+    p = V::fma(p, r, V::set(1.6666665459e-1F));
+    p = V::fma(p, r, V::set(5.0000001201e-1F));
+    p = V::fma(p, r * r, r) + V::set(1.0F);
+    return V::zero_where_less(x, V::set(-87.3F), V::add_to_exponent(p, biased));
+}
+
+template <class V>
+V silu_times(V gate, V up) {
+    const V one = V::set(1.0F);
+    return gate / (one + exponential(V::set(0.0F) - gate)) * up;
+}
+
+template <class V>
+void quantize_block(V a, V b, ActivationBlock& out) {
+    constexpr std::uint32_t infinity_bits = 0x7F800000U;
+    constexpr std::uint32_t smallest_bits = 0x0D800000U;  // 2^-100: 127 / max stays finite
+    const std::uint32_t bits = V::largest_magnitude_bits(a, b);
+    std::int32_t sum = 0;
+    if (bits >= smallest_bits && bits < infinity_bits) [[likely]] {
+        const float largest = std::bit_cast<float>(bits);
+        const V inverse = V::set(127.0F / largest);
+        sum = V::round_to_bytes(a * inverse, b * inverse, out.q);
+        out.d = largest / 127.0F;
+        out.s = out.d * static_cast<float>(sum);
+    } else {
+        for (std::int8_t& q : out.q)
+            q = 0;
+        out.d = bits >= infinity_bits ? std::numeric_limits<float>::quiet_NaN() : 0.0F;
+        out.s = out.d;
+    }
+    out.start_u4 = integer_bias_bits - 8 * sum;
+    out.start_u8 = integer_bias_bits - 128 * sum;
+}
+
+// Quantises the row whose 16 values from column k on are value(k).
+template <class V, class Value>
+void quantize_values(const QuantizedRows& out, std::size_t row, Value value) {
+    ActivationBlock* block = &out.block(row, 0);
+    for (std::size_t k = 0; k < out.columns; k += block_columns, block += tile_rows) {
+        quantize_block<V>(value(k), value(k + 16), *block);
+    }
+}
+
+// Writes `count` values, 16 at a time: value(at) computes them from at(p), the inputs p[k], p[k +
+// 1] ...
+template <class V, class Value>
+void write_values(float* out, std::size_t count, Value value) {
+    std::size_t k = 0;
+    for (; k + 16 <= count; k += 16) {
+        value([=](const float* x) { return V::load(x + k); }).store(out + k);
+    }
+    if (k == count) return;
+    value([=](const float* x) {
+        return V::load_partial(x + k, count - k);
+    }).store_partial(out + k, count - k);
+}
+
+template <class V>
+struct ElementKernels {
+    static void quantize(const float* x, const QuantizedRows& out, std::size_t row) {
+        quantize_values<V>(out, row, [=](std::size_t k) { return V::load(x + k); });
+    }
+
+    static float inverse_rms(const float* x, std::size_t columns, float epsilon) {
+        V squares = V::set(0.0F);
+        std::size_t k = 0;
+        for (; k + 16 <= columns; k += 16) {
+            const V values = V::load(x + k);
+            squares = V::fma(values, values, squares);
+        }
+        if (k < columns) {
+            const V values = V::load_partial(x + k, columns - k);
+            squares = V::fma(values, values, squares);
+        }
+        const float mean = squares.sum() / static_cast<float>(columns);
+        return 1.0F / __builtin_sqrtf(mean + epsilon);
+    }
+
+    static void rms_norm(const float* x, const float* weight, std::size_t columns, float epsilon,
+                         float* out) {
+        const V r = V::set(inverse_rms(x, columns, epsilon));
+        write_values<V>(out, columns, [=](auto at) { return at(x) * r * at(weight); });
+    }
+
+    static void rms_norm_quantize(const float* x, const float* weight, float epsilon,
+                                  const QuantizedRows& out, std::size_t row) {
+        const V r = V::set(inverse_rms(x, out.columns, epsilon));
+        quantize_values<V>(out, row,
+                           [=](std::size_t k) { return V::load(x + k) * r * V::load(weight + k); });
+    }
+
+    static void silu_mul(const float* gate, const float* up, std::size_t count, float* out) {
+        write_values<V>(out, count, [=](auto at) { return silu_times<V>(at(gate), at(up)); });
+    }
+
+    static void silu_mul_quantize(const float* gate, const float* up, const QuantizedRows& out,
+                                  std::size_t row) {
+        quantize_values<V>(out, row, [=](std::size_t k) {
+            return silu_times<V>(V::load(gate + k), V::load(up + k));
+        });
+    }
+
+    static void add(float* x, const float* y, std::size_t count) {
+        write_values<V>(x, count, [=](auto at) { return at(x) + at(y); });
+    }
+
+    static void rope(float* x, std::size_t heads, std::size_t head_dim, const float* angles,
+                     std::size_t pairs) {
+        for (std::size_t h = 0; h < heads; ++h) {
+            float* head = x + h * head_dim;
+            write_values<V>(head, 2 * pairs,
+                            [=](auto at) { return V::rotate_pairs(at(head), at(angles)); });
+        }
+    }
+
+    static float max(const float* x, std::size_t count) {
+        constexpr float lowest = -std::numeric_limits<float>::infinity();
+        V best[4] = {V::set(lowest), V::set(lowest), V::set(lowest), V::set(lowest)};
+        std::size_t k = 0;
+        for (; k + 64 <= count; k += 64) {
+            for (std::size_t i = 0; i < 4; ++i)
+                best[i] = V::max(V::load(x + k + 16 * i), best[i]);
+        }
+        V all = V::max(V::max(best[0], best[1]), V::max(best[2], best[3]));
+        for (; k + 16 <= count; k += 16)
+            all = V::max(V::load(x + k), all);
+        float largest = all.largest();
+        for (; k < count; ++k)
+            largest = x[k] > largest ? x[k] : largest;
+        return largest;
+    }
+
+    static std::size_t argmax(const float* x, std::size_t count) {
+        const float largest = max(x, count);
+        const V wanted = V::set(largest);
+        std::size_t k = 0;
+        for (; k + 16 <= count; k += 16) {
+            const std::uint32_t mask = V::load(x + k).equal_mask(wanted);
+            if (mask != 0) return k + static_cast<std::size_t>(__builtin_ctz(mask));
+        }
+        for (; k < count; ++k) {
+            if (x[k] == largest) return k;
+        }
+        return 0;
+    }
+
+    static void store_kv(const KvPages& kv, std::uint32_t page, std::size_t slot, const float* k,
+                         const float* v) {
+        const std::size_t width = kv.kv_heads * kv.head_dim;
+        const std::size_t base = page * kv.page_stride;
+        if (kv.type == KvType::f32) {
+            auto* keys = static_cast<float*>(kv.k) + base + slot;
+            for (std::size_t i = 0; i < width; ++i)
+                keys[i * page_tokens] = k[i];
+        } else {
+            auto* keys = static_cast<std::uint16_t*>(kv.k) + base + slot;
+            for (std::size_t i = 0; i < width; i += 16) {
+                const std::size_t count = width - i < 16 ? width - i : 16;
+                std::uint16_t halves[16];
+                V::load_partial(k + i, count).store_half_partial(halves, 16);
+                for (std::size_t j = 0; j < count; ++j)
+                    keys[(i + j) * page_tokens] = halves[j];
+            }
+        }
+        for (std::size_t h = 0; h < kv.kv_heads; ++h) {
+            const std::size_t at = base + (h * page_tokens + slot) * kv.head_dim;
+            store_value_row(kv, at, v + h * kv.head_dim);
+        }
+    }
+
+ private:
+    static void store_value_row(const KvPages& kv, std::size_t at, const float* v) {
+        for (std::size_t d = 0; d < kv.head_dim; d += 16) {
+            const std::size_t count = kv.head_dim - d < 16 ? kv.head_dim - d : 16;
+            const V values = V::load_partial(v + d, count);
+            if (kv.type == KvType::f32) {
+                values.store_partial(static_cast<float*>(kv.v) + at + d, count);
+            } else {
+                values.store_half_partial(static_cast<std::uint16_t*>(kv.v) + at + d, count);
+            }
+        }
+    }
+};
+
+}  // namespace troupe::cpu

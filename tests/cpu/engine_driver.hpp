@@ -1,0 +1,150 @@
+// Drives a Backend step by step for tests: gives out slots and pages, keeps positions, and builds
+// the plan of the next step one sequence at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "model/backend.hpp"
+
+namespace troupe::test {
+
+using Tokens = std::vector<model::TokenId>;
+
+inline model::DecodingParams greedy_params() {
+    model::DecodingParams params;
+    params.temperature = 0;
+    return params;
+}
+
+class EngineDriver {
+ public:
+    explicit EngineDriver(model::Backend& backend) : backend_(backend) {
+        free_pages_.resize(backend.info().pages_total);
+        std::iota(free_pages_.rbegin(), free_pages_.rend(), model::PageId{0});
+    }
+
+    void shuffle_pages(std::uint32_t seed) {
+        std::shuffle(free_pages_.begin(), free_pages_.end(), std::mt19937(seed));
+    }
+
+    // Opens a slot. Where the parameters look back they need the prompt, or, for a sequence that
+    // resumes, prompt and answer so far.
+    void open(model::SlotId slot, model::DecodingParams params = greedy_params(),
+              const Tokens& prompt = {}, std::uint32_t answer_count = 0,
+              const Tokens& history = {}) {
+        if (slots_.size() <= slot) slots_.resize(slot + 1);
+        slots_[slot] = {};
+        model::SlotOpen& open = plan_.opens.emplace_back();
+        open.slot = slot;
+        open.params = std::move(params);
+        open.prompt_length = static_cast<std::uint32_t>(prompt.size());
+        open.answer_count = answer_count;
+        open.history = history.empty() ? prompt : history;
+    }
+
+    void close(model::SlotId slot) {
+        plan_.closes.push_back(slot);
+        for (const model::PageId page : slots_[slot].pages)
+            free_pages_.push_back(page);
+        slots_[slot] = {};
+    }
+
+    // Adds a slot's tokens to the next step, with the pages they need.
+    void add(model::SlotId slot, std::span<const model::TokenId> tokens,
+             std::uint32_t sample_count = 0, std::uint32_t logits_count = 0) {
+        Slot& s = slots_[slot];
+        const auto count = static_cast<std::uint32_t>(tokens.size());
+        while (s.pages.size() * model::kPageTokens < s.position + count) {
+            s.pages.push_back(free_pages_.back());
+            free_pages_.pop_back();
+            plan_.grants.push_back({slot, s.pages.back()});
+        }
+        plan_.sequences.push_back({slot, s.position,
+                                   static_cast<std::uint32_t>(plan_.tokens.size()), count,
+                                   sample_count, logits_count});
+        plan_.tokens.insert(plan_.tokens.end(), tokens.begin(), tokens.end());
+        s.position += count;
+    }
+    void add_drawn(model::SlotId slot, std::uint32_t logits_count = 0) {
+        const model::TokenId drawn = model::kDrawnToken;
+        add(slot, {&drawn, 1}, 1, logits_count);
+    }
+
+    // Opens `to` with what `from` holds: all full pages shared, the last one copied.
+    void fork(model::SlotId from, model::SlotId to) {
+        open(to);
+        Slot& source = slots_[from];
+        Slot& target = slots_[to];
+        target.position = source.position;
+        target.pages = source.pages;
+        const std::uint32_t tail = source.position % model::kPageTokens;
+        if (tail != 0) {
+            target.pages.back() = free_pages_.back();
+            free_pages_.pop_back();
+            plan_.copies.push_back({source.pages.back(), target.pages.back(), tail});
+        }
+        for (const model::PageId page : target.pages)
+            plan_.grants.push_back({to, page});
+    }
+
+    // Forgets the last tokens of a slot, as after a rejected draft; its pages stay.
+    void rewind(model::SlotId slot, std::uint32_t tokens) { slots_[slot].position -= tokens; }
+
+    const model::StepResult& run() {
+        backend_.submit(plan_);
+        backend_.wait(result_);
+        plan_.clear();
+        return result_;
+    }
+
+    // Feeds a whole prompt in steps of at most `chunk` tokens; the scores after its last
+    // `logits_count` tokens, [logits_count][vocabulary]. Draws a token at the end.
+    std::vector<float> prefill(model::SlotId slot, const Tokens& tokens,
+                               std::uint32_t logits_count = 1, std::uint32_t chunk = 0) {
+        if (chunk == 0) chunk = backend_.info().tokens_per_step_max;
+        std::vector<float> logits;
+        for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
+            const std::size_t count = std::min<std::size_t>(chunk, tokens.size() - begin);
+            const std::size_t end = begin + count;
+            const std::size_t first_wanted = tokens.size() - logits_count;
+            const std::size_t wanted =
+                end <= first_wanted ? 0 : std::min(count, end - first_wanted);
+            add(slot, std::span(tokens).subspan(begin, count), end == tokens.size() ? 1 : 0,
+                static_cast<std::uint32_t>(wanted));
+            run();
+            logits.insert(logits.end(), result_.logits.begin(), result_.logits.end());
+        }
+        return logits;
+    }
+
+    // Draws `count` tokens one after another, the first of them already drawn by prefill().
+    Tokens continue_greedily(model::SlotId slot, std::size_t count) {
+        Tokens ids{result_.sampled.back().id};
+        while (ids.size() < count) {
+            add_drawn(slot);
+            ids.push_back(run().sampled.front().id);
+        }
+        return ids;
+    }
+
+    [[nodiscard]] const model::StepResult& result() const { return result_; }
+
+ private:
+    struct Slot {
+        std::uint32_t position = 0;
+        std::vector<model::PageId> pages;
+    };
+
+    model::Backend& backend_;
+    std::vector<model::PageId> free_pages_;
+    std::vector<Slot> slots_;
+    model::StepPlan plan_;
+    model::StepResult result_;
+};
+
+}  // namespace troupe::test

@@ -1,0 +1,139 @@
+// Speed of the kernels on one thread, printed and never asserted: troupe_test_cpu "[.bench]".
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "tests/cpu/kernels_support.hpp"
+
+namespace troupe::test {
+namespace {
+
+// The shortest time of a call, over about `seconds` of calls: other programs disturb the rest.
+template <class Function>
+double shortest_seconds(Function function, double seconds = 0.15) {
+    using Clock = std::chrono::steady_clock;
+    std::vector<double> times;
+    double total = 0.0;
+    while (total < seconds || times.size() < 5) {
+        const auto start = Clock::now();
+        function();
+        times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+        total += times.back();
+    }
+    return *std::min_element(times.begin(), times.end());
+}
+
+struct Shape {
+    std::size_t rows, columns;
+};
+
+}  // namespace
+
+TEST_CASE("bench: products of 512 rows to one, GOP/s", "[.bench]") {
+    Random random;
+    for (const auto type : {WeightType::q4_1, WeightType::q4_0, WeightType::q8_0}) {
+        for (const Shape shape : {Shape{576, 576}, {192, 576}, {1536, 576}, {576, 1536}}) {
+            const RawWeights raw(type, shape.rows, shape.columns, random);
+            const Packed w({raw.matrix}, native_panel_format(type));
+            const Quantized x(random.floats(512 * shape.columns), shape.columns, plain_kernels());
+            std::vector<float> out(512 * shape.rows);
+            for (const Kernels* kernels : fast_kernels()) {
+                std::printf("type %d  %4zu x %4zu  %-7s", static_cast<int>(type), shape.rows,
+                            shape.columns, std::string(kernels->name).c_str());
+                for (const std::size_t tokens : {512, 32, 8, 4, 1}) {
+                    const double seconds = shortest_seconds([&] {
+                        kernels->matmul_quantized(w.matrix, x.rows,
+                                                  {0, w.matrix.panels(), 0, tokens, out.data(),
+                                                   shape.rows, Accumulate::store});
+                    });
+                    const double operations = 2.0 * static_cast<double>(shape.rows) *
+                                              static_cast<double>(shape.columns) *
+                                              static_cast<double>(tokens);
+                    std::printf("  %3zu: %6.1f", tokens, operations / seconds * 1e-9);
+                }
+                std::printf("\n");
+            }
+        }
+    }
+}
+
+TEST_CASE("bench: one row by 90 MB of weights, GB/s", "[.bench]") {
+    Random random;
+    for (const auto type : {WeightType::q4_1, WeightType::q4_0, WeightType::q8_0}) {
+        for (const Shape shape : {Shape{150000, 576}, {49152, 1536}}) {
+            const RawWeights raw(type, shape.rows, shape.columns, random);
+            const Packed w({raw.matrix}, native_panel_format(type));
+            const Quantized x(random.floats(shape.columns), shape.columns, plain_kernels());
+            std::vector<float> out(shape.rows);
+            const auto bytes =
+                static_cast<double>(packed_bytes(w.matrix.format, shape.rows, shape.columns));
+            std::uint64_t total = 0;
+            const double reading = shortest_seconds([&] {
+                const auto* words = reinterpret_cast<const std::uint64_t*>(w.matrix.data);
+                for (std::size_t i = 0; i < static_cast<std::size_t>(bytes) / 8; ++i) {
+                    total += words[i];
+                }
+            });
+            std::printf("type %d  %zu x %zu  reading %5.1f (%d)", static_cast<int>(type),
+                        shape.rows, shape.columns, bytes / reading * 1e-9,
+                        static_cast<int>(total & 1));
+            for (const Kernels* kernels : fast_kernels()) {
+                const double seconds = shortest_seconds([&] {
+                    kernels->matmul_quantized(
+                        w.matrix, x.rows,
+                        {0, w.matrix.panels(), 0, 1, out.data(), shape.rows, Accumulate::store});
+                });
+                std::printf("  %s %5.1f", std::string(kernels->name).c_str(),
+                            bytes / seconds * 1e-9);
+            }
+            std::printf("\n");
+        }
+    }
+}
+
+TEST_CASE("bench: attention of the default model's heads, microseconds a row", "[.bench]") {
+    Random random;
+    constexpr std::size_t heads = 9, kv_heads = 3, head_dim = 64, width = heads * head_dim;
+    for (const std::size_t context : {256, 2048}) {
+        const std::size_t pages = context / page_tokens, stride = kv_heads * head_dim * page_tokens;
+        auto memory = AlignedBuffer::allocate(4 * pages * stride).value();
+        auto scratch =
+            AlignedBuffer::allocate(sizeof(float) * attention_scratch_floats(context, head_dim))
+                .value();
+        auto* keys = reinterpret_cast<std::uint16_t*>(memory.data());
+        const KvPages kv{KvType::f16, keys, keys + pages * stride, stride, kv_heads, head_dim};
+        std::vector<std::uint32_t> table(pages);
+        for (std::size_t i = 0; i < pages; ++i)
+            table[i] = static_cast<std::uint32_t>(i);
+        const auto row = random.floats(width);
+        for (std::size_t t = 0; t < context; ++t) {
+            plain_kernels().store_kv(kv, table[t / page_tokens], t % page_tokens, row.data(),
+                                     row.data());
+        }
+        const auto q = random.floats(64 * width);
+        std::vector<float> out(q.size());
+        for (const Kernels* kernels : fast_kernels()) {
+            std::printf("context %4zu  %-7s", context, std::string(kernels->name).c_str());
+            for (const std::size_t rows : {1, 64}) {
+                AttentionPart part{kv,
+                                   table.data(),
+                                   context - rows,
+                                   rows,
+                                   q.data(),
+                                   width,
+                                   out.data(),
+                                   width,
+                                   heads,
+                                   0,
+                                   heads,
+                                   0.125F,
+                                   reinterpret_cast<float*>(scratch.data())};
+                const double seconds = shortest_seconds([&] { kernels->attention(part); });
+                std::printf("  %2zu rows: %6.2f", rows, 1e6 * seconds / static_cast<double>(rows));
+            }
+            std::printf("\n");
+        }
+    }
+}
+
+}  // namespace troupe::test
