@@ -1,0 +1,71 @@
+// What the scheduler knows of one live request. Owned by the Scheduler, engine thread.
+//
+//   waiting --admitted--> running --ended--> leaving --no step names it--> gone
+//      ^                     |
+//      +--preempted: leaving first, then waiting again, in front of everybody
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/prefix_cache.hpp"
+#include "model/text_stream.hpp"
+
+namespace troupe::actors {
+
+struct Request {
+    enum class State : std::uint8_t { waiting, running, preempting, ended };
+
+    Submit submit;                       // without its prompt, which begins `tokens`
+    std::vector<model::TokenId> tokens;  // prompt, then the answer as far as it has been read
+    std::uint32_t prompt_length = 0;
+    std::uint32_t answer_max = 0;  // tokens
+    std::uint64_t arrival = 0;     // counts submits: smaller is older
+    State state = State::waiting;
+
+    std::optional<model::TextStream> stop_strings;  // where it has any
+
+    // While it waits.
+    std::uint32_t principal = 0;  // index into the WaitingRoom's principals
+    Request* ahead = nullptr;     // in its principal's queue
+    Request* behind = nullptr;
+    PageVersion waits_for;  // somebody else computes its prefix up to this page
+    bool was_preempted = false;
+    std::uint32_t position_told = 0;
+    bool position_known = false;
+
+    // While it runs. Positions below `planned` are in some submitted step; below `written` in a
+    // finished one.
+    model::SlotId slot = 0;
+    LeaseId lease = kNoLease;
+    std::uint32_t capacity = 0;  // positions that the lease's pages hold
+    std::uint32_t planned = 0;
+    std::uint32_t written = 0;
+    std::uint32_t published_pages = 0;
+    std::uint32_t unread_draws = 0;  // planned, result not yet here
+    std::uint32_t in_flight = 0;     // submitted steps that name its slot
+
+    // For people.
+    std::uint32_t cached_tokens = 0;  // at its first admission
+    std::uint32_t generated = 0;      // end tokens included
+    runtime::TimePoint submitted_at;
+    runtime::TimePoint planned_at;  // first plan that held it
+    runtime::TimePoint first_token_at;
+    runtime::TimePoint last_token_at;
+    std::optional<runtime::TimePoint> cancelled_at;  // when the scheduler saw it
+    runtime::TimePoint progress_told_at;
+    bool ever_planned = false;
+
+    [[nodiscard]] std::uint32_t length() const { return static_cast<std::uint32_t>(tokens.size()); }
+    [[nodiscard]] std::uint32_t answer_count() const { return length() - prompt_length; }
+    // Positions that could be planned now; the last of them draws.
+    [[nodiscard]] std::uint32_t remaining() const { return length() + unread_draws - planned; }
+    [[nodiscard]] bool draws_all_planned() const {
+        return answer_count() + unread_draws >= answer_max;
+    }
+    [[nodiscard]] bool decodes() const { return remaining() == 1 && !submit.prefill_only; }
+};
+
+}  // namespace troupe::actors

@@ -1,0 +1,262 @@
+#include "actors/scheduler.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/assert.hpp"
+
+namespace troupe::actors {
+
+void SchedulerSettings::describe(const model::BackendInfo& info) {
+    context_length = info.context_length;
+    slots_max = info.slots_max;
+    pages_total = info.pages_total;
+    tokens_per_step_max = info.tokens_per_step_max;
+}
+
+Scheduler::Scheduler(SchedulerSettings settings, EngineStats& stats)
+    : settings_(std::move(settings)),
+      sequence_tokens_max_(static_cast<std::uint32_t>(std::min<std::uint64_t>(
+          settings_.context_length, std::uint64_t{settings_.pages_total} * model::kPageTokens))),
+      slot_count_(std::min(settings_.slots_max, settings_.tokens_per_step_max)),
+      stats_(stats),
+      budget_({.step_latency_ms = settings_.step_latency_ms,
+               .prefill_latency_ms = settings_.prefill_latency_ms,
+               .tokens_per_step_max = settings_.tokens_per_step_max}),
+      outbox_(settings_.hub_count) {
+    TROUPE_ASSERT(slot_count_ > 0 && sequence_tokens_max_ > 0, "the backend has room");
+    TROUPE_ASSERT(settings_.pipeline_depth >= 1 &&
+                  settings_.pipeline_depth <= limits::kStepsInFlightMax);
+    start_afresh();
+}
+
+Scheduler::~Scheduler() = default;
+
+void Scheduler::step(runtime::TimePoint now, std::span<SchedulerMessage> messages,
+                     SchedulerOutput& out) {
+    now_ = now;
+    outbox_.clear();
+    for (SchedulerMessage& message : messages)
+        receive(message);
+    end_the_stopped();
+    const bool sending = may_send();
+    ask_cache(sending);
+    if (sending) plan_step();
+    out.run = take_plan();
+    tell_the_waiting();
+    publish_stats();
+    out.failure = std::exchange(failure_, {});
+    out.step_again = in_flight_.empty() && live_count_ > 0;
+    out.stopped = drain_until_ && in_flight_.empty() && live_count_ == 0;
+}
+
+void Scheduler::receive(SchedulerMessage& message) {
+    std::visit([this](auto& m) { on(m); }, message);
+}
+
+void Scheduler::on(Submit& submit) {
+    TROUPE_ASSERT(!submit.prompt.empty(), "the edge refuses empty prompts");
+    if (drain_until_) {
+        reject(submit, Rejected::Reason::shutting_down, "the server is shutting down");
+        return;
+    }
+    const bool draws = !submit.prefill_only && submit.params.max_tokens != 0;
+    const std::uint64_t needed = submit.prompt.size() + (draws ? 1 : 0);
+    if (needed > sequence_tokens_max_) {
+        reject(submit, Rejected::Reason::never_fits,
+               "the request needs at least " + std::to_string(needed) +
+                   " tokens of context, the limit is " + std::to_string(sequence_tokens_max_));
+        return;
+    }
+    Request& request = new_request();
+    request.submit = std::move(submit);
+    waiting_.enter(request);
+    if (waiting_.count() >= settings_.waiting_max ||
+        waiting_.count_of(request) >= settings_.waiting_per_principal_max) {
+        reject(request.submit, Rejected::Reason::overloaded,
+               "too many requests wait (" + std::to_string(waiting_.count_of(request)) +
+                   " of yours, " + std::to_string(waiting_.count()) + " in all)");
+        waiting_.leave(request);
+        recycle(request);
+        return;
+    }
+    ++live_count_;
+    request.tokens = std::move(request.submit.prompt);
+    request.prompt_length = request.length();
+    const std::uint32_t room = sequence_tokens_max_ - request.prompt_length;
+    const std::int32_t asked = request.submit.params.max_tokens;
+    request.answer_max = asked < 0 ? room : std::min(room, static_cast<std::uint32_t>(asked));
+    request.arrival = arrivals_++;
+    request.submitted_at = now_;
+    if (!request.submit.params.stop.empty()) {
+        TROUPE_ASSERT(settings_.tokenizer != nullptr, "stop strings need a tokenizer");
+        request.stop_strings =
+            model::TextStream::make(*settings_.tokenizer, {.stops = request.submit.params.stop})
+                .value();
+    }
+    waiting_.enqueue(request);
+    if (const auto reason = reason_to_stop(request)) {
+        finish(request, *reason);
+    } else if (!draws && !request.submit.prefill_only) {
+        finish(request, FinishReason::length);
+    }
+}
+
+// What counts is the stop flag, which its sender has set. The message only wakes the scheduler, so
+// it does not matter whether the request waits, runs, has ended or was never heard of.
+void Scheduler::on(Cancel&) {
+    look_at_waiting_ = true;
+}
+
+void Scheduler::on(StepDone& done) {
+    const model::StepPlan& plan = *done.plan;
+    const model::StepResult& result = *done.result;
+    TROUPE_ASSERT(!in_flight_.empty() && in_flight_.front().step == plan.step,
+                  "steps end in the order in which they were sent");
+    TROUPE_ASSERT(result.sequences.size() == plan.sequences.size());
+    const InFlight step = in_flight_.front();
+    in_flight_.erase(in_flight_.begin());
+    budget_.observe(step.decode_rows, step.prompt_tokens, result.compute_ns);
+    stats_.steps_total.add(1);
+    stats_.steps_compute_ns_total.add(result.compute_ns);
+    for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
+        apply(*by_slot_[plan.sequences[i].slot], plan.sequences[i], result.sequences[i], result);
+    }
+    spare_plans_.push_back(std::move(done.plan));
+    spare_results_.push_back(std::move(done.result));
+}
+
+// The executor has dropped every step that is in flight. Pages, slots and plans must agree with the
+// device, so all of it ends, and the next plan, whose number is 0, begins on an empty one.
+void Scheduler::on(ExecutorFailed& failed) {
+    failure_ = failed.message;
+    stats_.restarts_total.add(1);
+    fail_everybody(failed.message);
+    start_afresh();
+}
+
+void Scheduler::on(SchedulerShutdown& shutdown) {
+    drain_until_ =
+        drain_until_ ? std::min(*drain_until_, shutdown.drain_until) : shutdown.drain_until;
+}
+
+void Scheduler::apply(Request& request, const model::SequenceStep& step,
+                      const model::SequenceResult& result, const model::StepResult& results) {
+    TROUPE_ASSERT(request.in_flight > 0 && result.slot == step.slot);
+    --request.in_flight;
+    request.unread_draws -= step.sample_count;
+    request.written = step.position + step.token_count;
+    if (request.state == State::ended) {
+        stats_.dropped_rows_total.add(step.sample_count);
+        return;
+    }
+    if (result.failed) {
+        finish(request, FinishReason::error, {}, "the model's scores are not finite numbers");
+        return;
+    }
+    TROUPE_ASSERT(result.sampled_count == step.sample_count);
+    for (std::uint32_t i = 0; i < result.sampled_count; ++i) {
+        append(request, results.sampled[result.sampled_begin + i], results.top);
+        if (request.state == State::ended) return;
+    }
+    if (request.submit.prefill_only && request.written == request.prompt_length) {
+        finish(request, FinishReason::stop);
+    } else if (step.sample_count == 0) {
+        tell_progress(request);
+    }
+}
+
+void Scheduler::append(Request& request, const model::SampledToken& token,
+                       std::span<const model::TokenLogprob> top) {
+    const model::DecodingParams& params = request.submit.params;
+    if (request.generated++ == 0) {
+        request.first_token_at = now_;
+        stats_.time_to_first_token.observe(now_ - request.submitted_at);
+    } else {
+        stats_.inter_token.observe(now_ - request.last_token_at);
+    }
+    request.last_token_at = now_;
+    stats_.generation_tokens_total.add(1);
+    stats_.slots[request.slot].generated_tokens.set(request.generated);
+    const bool may_end = params.min_tokens <= 0 ||
+                         request.answer_count() >= static_cast<std::uint32_t>(params.min_tokens);
+    const auto is_in = [&](const auto& ids) {
+        return std::ranges::find(ids, token.id) != ids.end();
+    };
+    if (may_end &&
+        ((!params.ignore_eos && is_in(settings_.end_tokens)) || is_in(params.stop_token_ids))) {
+        finish(request, FinishReason::stop, {.stop_token = token.id});
+        return;
+    }
+    outbox_.add_token(request.submit.reply_to, request.submit.request, request.answer_count(),
+                      token, top);
+    request.tokens.push_back(token.id);
+    if (request.stop_strings) {
+        stop_text_.clear();
+        request.stop_strings->feed({&token.id, 1}, stop_text_);
+        if (const auto& hit = request.stop_strings->stop()) {
+            finish(request, FinishReason::stop,
+                   {.stop_string = static_cast<std::int32_t>(hit->index)});
+            return;
+        }
+    }
+    if (request.answer_count() >= request.answer_max) finish(request, FinishReason::length);
+}
+
+void Scheduler::publish_stats() {
+    const PrefixCacheStats cache = cache_->stats();
+    stats_.requests_running.set(static_cast<std::uint32_t>(running_.size()));
+    stats_.requests_waiting.set(waiting_.count());
+    stats_.kv_pages_total.set(cache.pages_total);
+    stats_.kv_pages_leased.set(cache.pages_leased);
+    stats_.kv_pages_cached.set(cache.pages_cached);
+    stats_.prefix_queried_tokens_total.add(cache.queried_tokens - cache_counted_.queried_tokens);
+    stats_.prefix_hit_tokens_total.add(cache.hit_tokens - cache_counted_.hit_tokens);
+    cache_counted_ = cache;
+}
+
+Request& Scheduler::new_request() {
+    if (spare_requests_.empty()) {
+        requests_.push_back(std::make_unique<Request>());
+        spare_requests_.push_back(requests_.back().get());
+    }
+    Request* request = spare_requests_.back();
+    spare_requests_.pop_back();
+    return *request;
+}
+
+void Scheduler::recycle(Request& request) {
+    request = Request{};
+    spare_requests_.push_back(&request);
+}
+
+std::string Scheduler::check_integrity() const {
+    std::string broken = cache_->check_integrity();
+    if (!broken.empty()) return broken;
+    if (cache_->leases() != running_.size() + leaving_.size()) return "a lease has no request";
+    if (free_slots_.size() + running_.size() + leaving_.size() != slot_count_) {
+        return "a slot is lost or used twice";
+    }
+    std::uint32_t preempting = 0;
+    for (const std::vector<Request*>* list : {&running_, &leaving_}) {
+        for (const Request* r : *list) {
+            if (by_slot_[r->slot] != r) return "a slot belongs to another request";
+            if (r->capacity != cache_->pages(r->lease).size() * model::kPageTokens) {
+                return "a request's capacity is not its lease's";
+            }
+            if (r->written > r->planned || r->planned > r->capacity) return "lengths disagree";
+            if (r->planned > r->length() + r->unread_draws && r->state != State::ended) {
+                return "a position was planned before its token was drawn";
+            }
+            if (r->in_flight > in_flight_.size())
+                return "a request is in more steps than there are";
+            preempting += r->state == State::preempting;
+        }
+    }
+    if (live_count_ != running_.size() + preempting + waiting_.count()) {
+        return "live requests are miscounted";
+    }
+    return {};
+}
+
+}  // namespace troupe::actors

@@ -1,0 +1,174 @@
+// Who gets pages: the step's one question to the prefix cache, and what follows from its answer.
+#include <algorithm>
+
+#include "actors/scheduler.hpp"
+#include "runtime/base/assert.hpp"
+
+namespace troupe::actors {
+namespace {
+
+// Room behind a prompt that is leased with it, so that most steps ask for no growth.
+constexpr std::uint32_t kGrowthTokens = model::kPageTokens;
+
+// Of the pool, at most this part is kept for the growth of those who run when others are admitted.
+constexpr std::uint32_t kKeepFreeDivisor = 4;
+
+}  // namespace
+
+void Scheduler::ask_cache(bool sending) {
+    ask_.clear();
+    growing_.clear();
+    admitting_.clear();
+    ask_releases();
+    if (sending) {
+        ask_growth();
+        ask_admissions();
+    }
+    cache_->step(ask_, answer_);
+    see_off_the_departing();
+    take_grown();
+    take_admitted();
+}
+
+// Written pages are published, those of requests that go included: a continued conversation, or a
+// preempted request that comes back, finds them.
+void Scheduler::ask_releases() {
+    departing_.clear();
+    const auto publish = [this](Request& request) {
+        const std::uint32_t known = std::min(request.written, request.length());
+        if (known / model::kPageTokens <= request.published_pages) return;
+        request.published_pages = known / model::kPageTokens;
+        ask_.publish.push_back(
+            {request.lease, std::span<const model::TokenId>(request.tokens).first(known)});
+    };
+    for (Request* request : running_)
+        publish(*request);
+    for (Request* request : leaving_) {
+        publish(*request);
+        if (request->in_flight > 0) continue;
+        if (request->cancelled_at) stats_.cancel.observe(now_ - *request->cancelled_at);
+        ask_.release.push_back(request->lease);
+        departing_.push_back(request);
+        plan_->closes.push_back(request->slot);
+        free_slots_.push_back(request->slot);
+        by_slot_[request->slot] = nullptr;
+        stats_.slots[request->slot].request.set(0);
+    }
+    if (departing_.empty()) return;
+    std::erase_if(leaving_, [](const Request* request) { return request->in_flight == 0; });
+    for (Request* request : departing_) {
+        if (request->state != State::preempting) continue;
+        request->state = State::waiting;
+        waiting_.enqueue_preempted(*request);
+    }
+}
+
+void Scheduler::ask_growth() {
+    for (Request* request : running_) {
+        if (!wants_row(*request) || request->planned < request->capacity) continue;
+        ask_.grow.push_back({request->lease, 1});
+        growing_.push_back(request);
+    }
+}
+
+void Scheduler::ask_admissions() {
+    if (waiting_.count() == 0 || free_slots_.empty()) return;
+    if (!ask_.release.empty() || running_.empty()) admission_blocked_ = false;
+    if (admission_blocked_) return;
+    const auto blocked = [this](const Request& request) {
+        const bool stopped = reason_to_stop(request).has_value();
+        look_at_waiting_ |= stopped;  // the next step ends it
+        return stopped || cache_->pending(request.waits_for);
+    };
+    waiting_.next(std::min(free_slots_.size(), limits::kAdmissionsPerStep), blocked, admitting_);
+    const auto running = static_cast<std::uint32_t>(running_.size());
+    const std::uint32_t keep_free = std::min(running, settings_.pages_total / kKeepFreeDivisor);
+    for (const Request* request : admitting_) {
+        const std::uint32_t growth =
+            request->submit.prefill_only
+                ? 0
+                : std::min(kGrowthTokens, request->answer_max - request->answer_count());
+        ask_.admit.push_back({.tokens = request->tokens,
+                              .growth_tokens = growth,
+                              .salt = request->submit.cache_salt,
+                              .shared_tokens = request->submit.shared_tokens,
+                              .keep_free = keep_free});
+    }
+}
+
+void Scheduler::see_off_the_departing() {
+    for (Request* request : departing_) {
+        request->lease = kNoLease;
+        request->published_pages = 0;
+        if (request->state == State::ended) recycle(*request);
+    }
+}
+
+void Scheduler::take_grown() {
+    // Whoever is on its way out brings pages back: nobody else has to go.
+    const bool refused = std::ranges::count(answer_.grown, 0u) > 0;
+    if (refused && leaving_.empty()) preempt_youngest();
+    for (std::size_t i = 0; i < growing_.size(); ++i) {
+        Request& request = *growing_[i];
+        const std::size_t known = request.capacity / model::kPageTokens;
+        request.capacity += answer_.grown[i] * model::kPageTokens;
+        if (request.state == State::running) grant_pages(request, known);
+    }
+}
+
+void Scheduler::take_admitted() {
+    for (std::size_t i = 0; i < admitting_.size(); ++i) {
+        const CacheStepDone::Admitted& admitted = answer_.admitted[i];
+        switch (admitted.refusal) {
+            case CacheStepDone::Refusal::none:
+                start_running(*admitting_[i], admitted);
+                break;
+            case CacheStepDone::Refusal::prefix_pending:
+                admitting_[i]->waits_for = admitted.waits_for;
+                break;
+            case CacheStepDone::Refusal::no_pages:
+                admission_blocked_ = true;
+                break;
+            case CacheStepDone::Refusal::behind:
+                break;
+        }
+    }
+}
+
+void Scheduler::start_running(Request& request, const CacheStepDone::Admitted& admitted) {
+    waiting_.dequeue(request);
+    request.state = State::running;
+    request.waits_for = {};
+    request.lease = admitted.lease;
+    request.capacity =
+        static_cast<std::uint32_t>(cache_->pages(request.lease).size()) * model::kPageTokens;
+    request.planned = admitted.cached_tokens;
+    request.written = admitted.cached_tokens;
+    request.published_pages = admitted.cached_tokens / model::kPageTokens;
+    if (!request.ever_planned) {
+        request.ever_planned = true;
+        request.cached_tokens = admitted.cached_tokens;
+        request.planned_at = now_;
+        request.progress_told_at = now_;
+    }
+    request.slot = free_slots_.back();
+    free_slots_.pop_back();
+    by_slot_[request.slot] = &request;
+    running_.push_back(&request);
+    open_slot(request);
+}
+
+void Scheduler::preempt_youngest() {
+    const auto youngest = std::ranges::max_element(running_, {}, &Request::arrival);
+    Request* request = *youngest;
+    running_.erase(youngest);
+    request->state = State::preempting;
+    leaving_.push_back(request);
+    stats_.preemptions_total.add(1);
+}
+
+bool Scheduler::wants_row(const Request& request) {
+    return request.remaining() > 0 && (request.submit.prefill_only || !request.draws_all_planned());
+}
+
+}  // namespace troupe::actors

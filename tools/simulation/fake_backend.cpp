@@ -1,0 +1,210 @@
+#include "tools/simulation/fake_backend.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/random.hpp"
+
+namespace troupe::simulation {
+namespace {
+
+using model::kPageTokens;
+using model::TokenId;
+
+std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
+    return mix_bits(a * 0x9e3779b97f4a7c15u + b + 1);
+}
+
+std::uint64_t after(std::uint64_t digest_before, TokenId token) {
+    return mixed(digest_before, static_cast<std::uint64_t>(token));
+}
+
+struct DrawInput {
+    std::uint64_t seen = 0;     // the sum of all digests up to the position
+    std::uint64_t history = 0;  // 0 where nothing is penalised
+    std::uint32_t answer_index = 0;
+    std::uint32_t answer_count = 0;
+    std::uint32_t position = 0;
+};
+
+TokenId drawn_token(const DrawInput& in, const model::DecodingParams& params,
+                    std::int32_t vocabulary_size) {
+    std::uint64_t value = mixed(in.seen, in.history);
+    value = mixed(mixed(value, params.seed), in.answer_index);
+    value = mixed(value, in.position);
+    const auto id = static_cast<TokenId>(value % static_cast<std::uint64_t>(vocabulary_size));
+    const bool masked = params.ignore_eos || static_cast<std::int64_t>(in.answer_count) <
+                                                 static_cast<std::int64_t>(params.min_tokens);
+    return id == kEndToken && masked ? id + 1 : id;
+}
+
+}  // namespace
+
+FakeBackend::FakeBackend(FakeBackendOptions options)
+    : options_(std::move(options)),
+      slots_(options_.slots_max),
+      pages_(options_.pages_total),
+      page_slots_(options_.pages_total, 0) {
+    info_.kind = "fake";
+    info_.vocabulary_size = options_.vocabulary_size;
+    info_.context_length = options_.context_length;
+    info_.slots_max = options_.slots_max;
+    info_.pages_total = options_.pages_total;
+    info_.tokens_per_step_max = options_.tokens_per_step_max;
+}
+
+void FakeBackend::submit(const model::StepPlan& plan) {
+    outstanding_.push_back(&plan);
+    expect(outstanding_.size() <= 2, "more than two steps are outstanding");
+}
+
+void FakeBackend::wait(model::StepResult& result) {
+    const model::StepPlan& plan = *outstanding_.front();
+    outstanding_.pop_front();
+    std::uint32_t rows = 0;
+    for (const auto& s : plan.sequences)
+        rows += s.token_count == 1;
+    result.clear();
+    result.compute_ns =
+        options_.step_ns + rows * options_.row_ns +
+        (static_cast<std::int64_t>(plan.tokens.size()) - rows) * options_.prompt_token_ns;
+    if (options_.spend) options_.spend(result.compute_ns);
+    if (options_.fail_step && options_.fail_step()) {
+        throw model::BackendError("the fake device was lost");
+    }
+    compute(plan, result);
+}
+
+void FakeBackend::reset() {
+    slots_.assign(slots_.size(), Slot{});
+    page_slots_.assign(page_slots_.size(), 0);
+    outstanding_.clear();
+}
+
+void FakeBackend::compute(const model::StepPlan& plan, model::StepResult& result) {
+    open_and_grant(plan);
+    expect(plan.tokens.size() <= options_.tokens_per_step_max, "a step has too many tokens");
+    std::vector<bool> named(slots_.size(), false);
+    for (const model::SequenceStep& step : plan.sequences) {
+        expect(!named.at(step.slot), "a slot is named twice in a step");
+        named.at(step.slot) = true;
+        run_sequence(plan, step, result);
+    }
+}
+
+void FakeBackend::open_and_grant(const model::StepPlan& plan) {
+    for (const model::SlotId id : plan.closes) {
+        expect(slots_.at(id).open, "a closed slot is closed");
+        for (const model::PageId page : slots_.at(id).pages)
+            --page_slots_.at(page);
+        slots_.at(id) = Slot{};
+    }
+    for (const model::SlotOpen& open : plan.opens) {
+        Slot& slot = slots_.at(open.slot);
+        expect(!slot.open, "an open slot is opened");
+        slot.open = true;
+        slot.params = open.params;
+        slot.answer_index = open.answer_index;
+        slot.prompt_length = open.prompt_length;
+        slot.answer_count = open.answer_count;
+        for (const TokenId token : open.history)
+            slot.history += after(1, token);
+        const bool complete = open.history.size() == open.prompt_length + open.answer_count;
+        expect(complete || !open.params.penalised(), "a history is not prompt and answer");
+    }
+    for (const model::PageGrant& grant : plan.grants) {
+        expect(slots_.at(grant.slot).open, "a closed slot is granted a page");
+        slots_.at(grant.slot).pages.push_back(grant.page);
+        ++page_slots_.at(grant.page);
+    }
+    for (const model::PageCopy& copy : plan.copies) {
+        std::copy_n(pages_.at(copy.from).begin(), copy.tokens, pages_.at(copy.to).begin());
+    }
+}
+
+void FakeBackend::run_sequence(const model::StepPlan& plan, const model::SequenceStep& step,
+                               model::StepResult& result) {
+    Slot& slot = slots_.at(step.slot);
+    expect(slot.open, "a closed slot runs");
+    model::SequenceResult& row = result.sequences.emplace_back();
+    row.slot = step.slot;
+    row.sampled_begin = static_cast<std::uint32_t>(result.sampled.size());
+    // A step that was sent before its failure was known may still ask for what it drew.
+    slot.failed = slot.failed || (options_.fail_row && options_.fail_row());
+    row.failed = slot.failed;
+    for (std::uint32_t i = 0; i < step.token_count; ++i) {
+        TokenId token = plan.tokens.at(step.token_begin + i);
+        if (token == model::kDrawnToken) {
+            expect(slot.failed || (slot.drawn >= 0 && slot.drawn_in_step + 1 == plan.step),
+                   "a drawn token is asked for that the step before did not draw");
+            token = std::max(slot.drawn, 0);
+        }
+        const std::uint32_t position = step.position + i;
+        write(slot, position, token);
+        ++tokens_computed_;
+        if (i + step.sample_count < step.token_count || row.failed) continue;
+        slot.drawn = draw(slot, position);
+        slot.drawn_in_step = plan.step;
+        result.sampled.push_back({.id = slot.drawn});
+        ++row.sampled_count;
+    }
+}
+
+void FakeBackend::write(Slot& slot, std::uint32_t position, TokenId token) {
+    if (position / kPageTokens >= slot.pages.size() || position >= options_.context_length) {
+        expect(false, "a position lies outside its slot's pages");
+        return;
+    }
+    const model::PageId page = slot.pages[position / kPageTokens];
+    expect(page_slots_.at(page) == 1, "a page is written that another slot reads");
+    const std::uint64_t before = position == 0 ? 0 : digest(slot, position - 1);
+    pages_.at(page)[position % kPageTokens] = after(before, token);
+}
+
+std::uint64_t FakeBackend::digest(const Slot& slot, std::uint32_t position) const {
+    return pages_.at(slot.pages.at(position / kPageTokens))[position % kPageTokens];
+}
+
+TokenId FakeBackend::draw(Slot& slot, std::uint32_t position) {
+    if (position / kPageTokens >= slot.pages.size()) return kEndToken;
+    DrawInput in{.history = slot.history,
+                 .answer_index = slot.answer_index,
+                 .answer_count = slot.answer_count,
+                 .position = position};
+    for (std::uint32_t i = 0; i <= position; ++i)
+        in.seen += digest(slot, i);
+    const TokenId token = drawn_token(in, slot.params, options_.vocabulary_size);
+    ++slot.answer_count;
+    if (slot.params.penalised()) slot.history += after(1, token);
+    return token;
+}
+
+void FakeBackend::expect(bool rule, const char* what) {
+    if (!rule && breach_.empty()) breach_ = what;
+}
+
+std::vector<TokenId> FakeBackend::oracle(std::span<const TokenId> prompt,
+                                         const model::DecodingParams& params,
+                                         std::uint32_t answer_index, std::size_t count,
+                                         std::int32_t vocabulary_size) {
+    std::uint64_t digest = 0;
+    DrawInput in{.answer_index = answer_index};
+    const auto read = [&](TokenId token) {
+        digest = after(digest, token);
+        in.seen += digest;
+        if (params.penalised()) in.history += after(1, token);
+    };
+    for (const TokenId token : prompt)
+        read(token);
+    std::vector<TokenId> answer;
+    while (answer.size() < count) {
+        in.position = static_cast<std::uint32_t>(prompt.size() + answer.size()) - 1;
+        in.answer_count = static_cast<std::uint32_t>(answer.size());
+        answer.push_back(drawn_token(in, params, vocabulary_size));
+        if (answer.back() == kEndToken) break;
+        read(answer.back());
+    }
+    return answer;
+}
+
+}  // namespace troupe::simulation
