@@ -1,0 +1,445 @@
+#include "gateway/http_connection.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/beast/websocket/rfc6455.hpp>
+
+#include "gateway/admission.hpp"
+#include "gateway/assets.hpp"
+#include "gateway/http_exchange.hpp"
+#include "gateway/operations.hpp"
+#include "gateway/routes.hpp"
+#include "gateway/signal.hpp"
+#include "gateway/websocket_connection.hpp"
+#include "runtime/base/log.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+using Request = http::request<http::string_body>;
+using Parser = http::request_parser<http::string_body>;
+
+constexpr std::string_view kPagePolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'";
+
+std::string_view as_view(beast::string_view text) {
+    return {text.data(), text.size()};
+}
+
+class HttpConnection final : public Connection,
+                             public std::enable_shared_from_this<HttpConnection> {
+ public:
+    HttpConnection(asio::ip::tcp::socket socket, ServerContext& context)
+        : context_(context), stream_(std::move(socket)), signal_(stream_.get_executor()) {
+        boost::system::error_code ignored;
+        stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+        address_ = stream_.socket().remote_endpoint(ignored).address().to_string();
+        context_.metrics.connection_opened();
+    }
+    ~HttpConnection() override {
+        context_.connections.erase(this);
+        context_.metrics.connection_closed();
+    }
+
+    void tick(runtime::TimePoint) override {}  // the stream's own deadlines do it
+    void drain() override {
+        if (!busy_) abort();
+    }
+    void abort() override { stream_.close(); }
+
+    asio::awaitable<void> run() {
+        const auto self = shared_from_this();
+        context_.connections.emplace(this, weak_from_this());
+        bool keep_alive = true;
+        auto patience = context_.settings.handshake_timeout;
+        while (keep_alive && !context_.draining) {
+            busy_ = false;
+            if (!co_await read_request(patience)) break;
+            busy_ = true;
+            patience = context_.settings.keep_alive_timeout;
+            keep_alive = co_await answer();
+        }
+        if (stream_.socket().is_open()) {
+            boost::system::error_code ignored;
+            stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+        }
+    }
+
+ private:
+    // Reads one request into parser_. False where the connection is over; what was malformed has
+    // been answered then.
+    asio::awaitable<bool> read_request(std::chrono::seconds patience) {
+        parser_.emplace();
+        parser_->header_limit(static_cast<std::uint32_t>(context_.settings.header_bytes_max));
+        parser_->body_limit(body_bytes_max());
+        request_id_ = "req_" + random_hex(12);
+        stream_.expires_after(patience);
+        auto [error, n] =
+            co_await http::async_read_header(stream_, buffer_, *parser_, as_tuple_awaitable);
+        started_ = context_.clock.now();
+        if (!error) {
+            if (auto early = refuse_before_body()) {
+                co_await send(std::move(*early), false);
+                co_return false;
+            }
+            if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) {
+                http::response<http::empty_body> go_on(http::status::continue_, 11);
+                co_await http::async_write(stream_, go_on, as_tuple_awaitable);
+            }
+            stream_.expires_after(std::chrono::seconds(30));
+            std::tie(error, n) =
+                co_await http::async_read(stream_, buffer_, *parser_, as_tuple_awaitable);
+        }
+        if (error) co_await explain_read_error(error);
+        stream_.expires_never();
+        co_return !error;
+    }
+
+    std::uint64_t body_bytes_max() const {
+        return context_.serving != nullptr ? context_.serving->model.limits.body_bytes_max
+                                           : 8u << 20;
+    }
+
+    asio::awaitable<void> explain_read_error(const boost::system::error_code& error) {
+        if (error == http::error::header_limit)
+            co_await send(refusal(431, "invalid_request", "the headers are longer than 16 KiB"),
+                          false);
+        else if (error == http::error::body_limit)
+            co_await send(
+                refusal(413, "message_too_large",
+                        fmt::format("the body is longer than {} bytes", body_bytes_max())),
+                false);
+        else if (error.category() == http::make_error_code(http::error::bad_method).category() &&
+                 error != http::error::end_of_stream && error != http::error::partial_message)
+            co_await send(refusal(400, "invalid_request", "this is not well-formed HTTP/1.1"),
+                          false);
+    }
+
+    // What can be said from the head alone, before a body is read.
+    std::optional<HttpReply> refuse_before_body() {
+        const Request& request = parser_->get();
+        if (request.target().size() > context_.settings.target_bytes_max)
+            return refusal(414, "invalid_request", "the request line is longer than 8 KiB");
+        if (request.version() != 11 && request.version() != 10)
+            return refusal(505, "invalid_request", "this server speaks HTTP/1.1");
+        if (const auto coding = request[http::field::content_encoding];
+            !coding.empty() && !beast::iequals(coding, "identity"))
+            return refusal(415, "unsupported_media_type", "compressed bodies are not accepted");
+        if (request.count(http::field::host) > 1 || request.count(http::field::content_length) > 1)
+            return refusal(400, "invalid_request", "a header stands twice");
+        if (request.method() == http::verb::post && !parser_->chunked() &&
+            !parser_->content_length())
+            return refusal(411, "invalid_request", "a POST needs a Content-Length");
+        return std::nullopt;
+    }
+
+    static HttpReply refusal(unsigned status, std::string_view code, std::string_view message) {
+        HttpReply reply;
+        reply.status = status;
+        reply.body = error_body(status, code, message);
+        return reply;
+    }
+
+    // Answers the request in parser_. True where another may follow on this connection.
+    asio::awaitable<bool> answer() {
+        Request& request = parser_->get();
+        const auto target = as_view(request.target());
+        const auto path = target.substr(0, target.find('?'));
+        const auto query = path.size() < target.size() ? target.substr(path.size() + 1) : "";
+        const auto route = match_route(as_view(request.method_string()), path);
+        const bool keep_alive = request.keep_alive();
+        const auto judgement = judge(facts(), route, context_.settings);
+
+        if (route.page == Page::responses_socket && is_upgrade()) {
+            co_return co_await upgrade(judgement);
+        }
+        if (judgement.refusal) {
+            const auto& r = *judgement.refusal;
+            co_return co_await send(refusal(r.status, r.code, r.message), keep_alive);
+        }
+        if (route.allow.empty())
+            co_return co_await send(refusal(404, "not_found", fmt::format("there is no {}", path)),
+                                    keep_alive);
+        const bool options = request.method() == http::verb::options;
+        if (options || !route.method_known)
+            co_return co_await send(method_reply(options, route), keep_alive);
+        if (route.page == Page::asset) co_return co_await send_asset(path, keep_alive);
+        if (route.page == Page::responses_socket) {
+            auto reply = refusal(426, "upgrade_required",
+                                 "GET /v1/responses is a WebSocket; POST to it for HTTP");
+            reply.headers.emplace_back("Upgrade", "websocket");
+            co_return co_await send(std::move(reply), keep_alive);
+        }
+        if (route.page != Page::none)
+            co_return co_await send(operations_reply(route.page, context_), keep_alive);
+        co_return co_await exchange(route, query, judgement.client, keep_alive);
+    }
+
+    RequestFacts facts() const {
+        const Request& request = parser_->get();
+        return {as_view(request[http::field::host]),
+                as_view(request[http::field::origin]),
+                as_view(request[http::field::authorization]),
+                as_view(request[http::field::cookie]),
+                as_view(request[http::field::sec_websocket_protocol]),
+                address_,
+                request.method() == http::verb::options};
+    }
+
+    bool is_upgrade() const { return beast::websocket::is_upgrade(parser_->get()); }
+
+    // To OPTIONS, and to a method that the path does not know.
+    static HttpReply method_reply(bool options, const RouteMatch& route) {
+        HttpReply reply = options ? HttpReply{204, "", "", {}}
+                                  : refusal(405, "method_not_allowed",
+                                            fmt::format("this path knows {}", route.allow));
+        reply.headers.emplace_back("Allow", std::string(route.allow));
+        return reply;
+    }
+
+    // The socket changes hands; this object's part ends.
+    asio::awaitable<bool> upgrade(const Judgement& judgement) {
+        auto client = judgement.client;
+        if (judgement.refusal && !judgement.explain_over_socket) {
+            const auto& r = *judgement.refusal;
+            co_return co_await send(refusal(r.status, r.code, r.message), false);
+        }
+        if (context_.serving == nullptr || context_.draining)
+            co_return co_await send(
+                refusal(503, "overloaded",
+                        context_.draining ? "the server is shutting down" : "the model is loading"),
+                false);
+        SocketUpgrade next{std::move(stream_), parser_->release(), client,
+                           judgement.refusal.has_value()};
+        context_.connections.erase(this);
+        co_await serve_websocket(std::move(next), context_);
+        co_return false;
+    }
+
+    asio::awaitable<bool> exchange(const RouteMatch& route, std::string_view query,
+                                   const Client& client, bool keep_alive) {
+        if (context_.serving == nullptr)
+            co_return co_await send(refusal(503, "overloaded", "the model is loading"), keep_alive);
+        ClientContext who;
+        who.principal = client.principal;
+        who.connection_id = request_id_;
+        const auto self = shared_from_this();
+        HttpExchange exchange(context_.serving->hub, context_.serving->model, std::move(who),
+                              context_.clock, [this] { signal_.notify(); });
+        auto state = exchange.start(*route.exchange, parser_->get().body(), route.id, query);
+        if (state != HttpExchange::Started::reply) watch_for_disconnect();
+        while ((state = exchange.state()) == HttpExchange::Started::undecided && !gone_)
+            co_await signal_.wait_for(std::chrono::hours(1));
+        if (gone_) {
+            exchange.on_disconnect();
+            co_return false;
+        }
+        if (state == HttpExchange::Started::reply) {
+            const bool another = co_await send(exchange.take_reply(), keep_alive);
+            co_return another&& co_await stop_watching();
+        }
+        co_return co_await stream_events(exchange, keep_alive);
+    }
+
+    // Server-sent events until the exchange is finished or the client is gone.
+    asio::awaitable<bool> stream_events(HttpExchange& exchange, bool keep_alive) {
+        http::response<http::empty_body> head(http::status::ok, parser_->get().version());
+        head.set(http::field::content_type, "text/event-stream");
+        head.set(http::field::cache_control, "no-store");
+        head.set("X-Accel-Buffering", "no");
+        const bool chunked = parser_->get().version() == 11;
+        add_common_headers(head, keep_alive && chunked);
+        head.chunked(chunked);
+        http::response_serializer<http::empty_body> serializer(head);
+        auto [error, n] =
+            co_await http::async_write_header(stream_, serializer, as_tuple_awaitable);
+        std::string events;
+        while (!error && !gone_) {
+            events.clear();
+            while (events.size() < (64u << 10) && exchange.next_chunk(events)) {
+            }
+            if (events.empty()) {
+                if (exchange.finished()) break;
+                if (!co_await signal_.wait_for(context_.settings.sse_comment_interval))
+                    events = ": still here\n\n";
+                if (events.empty()) continue;
+            }
+            stream_.expires_after(context_.settings.write_timeout);
+            error = co_await write_some(events, chunked);
+        }
+        if (error || gone_ || !exchange.finished()) {
+            exchange.on_disconnect();
+            co_return false;
+        }
+        if (!chunked) co_return false;
+        std::tie(error, n) =
+            co_await asio::async_write(stream_, http::make_chunk_last(), as_tuple_awaitable);
+        co_return !error && keep_alive && co_await stop_watching();
+    }
+
+    asio::awaitable<boost::system::error_code> write_some(const std::string& bytes, bool chunked) {
+        const auto body = asio::buffer(bytes);
+        if (chunked) {
+            auto [error, n] =
+                co_await asio::async_write(stream_, http::make_chunk(body), as_tuple_awaitable);
+            co_return error;
+        }
+        auto [error, n] = co_await asio::async_write(stream_, body, as_tuple_awaitable);
+        co_return error;
+    }
+
+    // While an answer is in the making nobody reads the socket, so its end would go unnoticed.
+    // Bytes of a pipelined request are left where they are and end the watch.
+    void watch_for_disconnect() {
+        watching_ = true;
+        asio::co_spawn(
+            stream_.get_executor(),
+            [self = shared_from_this()]() -> asio::awaitable<void> {
+                auto& socket = self->stream_.socket();
+                auto [error] = co_await socket.async_wait(asio::ip::tcp::socket::wait_read,
+                                                          as_tuple_awaitable);
+                self->watching_ = false;
+                if (!error) {
+                    char byte;
+                    boost::system::error_code peek_error;
+                    socket.receive(asio::buffer(&byte, 1), asio::ip::tcp::socket::message_peek,
+                                   peek_error);
+                    self->gone_ = peek_error && peek_error != asio::error::would_block;
+                }
+                self->signal_.notify();
+            },
+            asio::detached);
+    }
+
+    // Ends the watch, so that the next request's read has the socket for itself.
+    asio::awaitable<bool> stop_watching() {
+        if (watching_) {
+            boost::system::error_code ignored;
+            stream_.socket().cancel(ignored);
+        }
+        while (watching_)
+            co_await signal_.wait_for(std::chrono::seconds(1));
+        co_return !gone_;
+    }
+
+    asio::awaitable<bool> send_asset(std::string_view path, bool keep_alive) {
+        const Request& request = parser_->get();
+        const auto asset = find_asset(path);
+        if (!asset)
+            co_return co_await send(refusal(404, "not_found", fmt::format("there is no {}", path)),
+                                    keep_alive);
+        const bool unchanged = as_view(request[http::field::if_none_match]) == asset->etag;
+        http::response<http::span_body<const char>> response(
+            unchanged ? http::status::not_modified : http::status::ok, request.version());
+        response.set(http::field::content_type, asset->content_type);
+        response.set(http::field::etag, asset->etag);
+        response.set(http::field::cache_control, "no-cache");
+        response.set("Content-Security-Policy", kPagePolicy);
+        if (path == "/" && !cookie_value(facts().cookie, kClientCookie))
+            response.set(http::field::set_cookie,
+                         fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age=31536000",
+                                     kClientCookie, random_hex(16)));
+        if (!unchanged) response.body() = {asset->body.data(), asset->body.size()};
+        add_common_headers(response, keep_alive);
+        response.prepare_payload();
+        co_return co_await write_response(response);
+    }
+
+    asio::awaitable<bool> send(HttpReply reply, bool keep_alive) {
+        const Request& request = parser_->get();
+        const unsigned version = request.version() == 10 ? 10 : 11;
+        http::response<http::string_body> response;
+        response.version(version);
+        response.result(reply.status);
+        if (!reply.content_type.empty())
+            response.set(http::field::content_type, reply.content_type);
+        for (const auto& [name, value] : reply.headers)
+            response.insert(name, value);
+        response.body() = std::move(reply.body);
+        add_common_headers(response, keep_alive);
+        response.prepare_payload();
+        co_return co_await write_response(response);
+    }
+
+    template <class Response>
+    asio::awaitable<bool> write_response(Response& response) {
+        stream_.expires_after(context_.settings.write_timeout);
+        const bool keep_alive = response.keep_alive();
+        boost::system::error_code error;
+        std::size_t n = 0;
+        if (parser_->get().method() == http::verb::head) {
+            http::response_serializer<typename Response::body_type> head(response);
+            std::tie(error, n) =
+                co_await http::async_write_header(stream_, head, as_tuple_awaitable);
+        } else {
+            std::tie(error, n) = co_await http::async_write(stream_, response, as_tuple_awaitable);
+        }
+        stream_.expires_never();
+        co_return !error && keep_alive;
+    }
+
+    template <class Response>
+    void add_common_headers(Response& response, bool keep_alive) {
+        const auto spent = context_.clock.now() - started_;
+        response.set(http::field::server, "troupe");
+        response.set("X-Request-Id", request_id_);
+        response.set(
+            "OpenAI-Processing-Ms",
+            std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(spent).count()));
+        response.set("X-Content-Type-Options", "nosniff");
+        response.set("Referrer-Policy", "no-referrer");
+        if (const auto origin = parser_->get()[http::field::origin]; !origin.empty()) {
+            response.set(http::field::vary, "Origin");
+            if (origin_allowed(as_view(origin), as_view(parser_->get()[http::field::host]),
+                               context_.settings.allow)) {
+                response.set(http::field::access_control_allow_origin, origin);
+                response.set(http::field::access_control_allow_headers,
+                             "authorization, content-type");
+                response.set(http::field::access_control_allow_methods,
+                             "GET, POST, DELETE, OPTIONS");
+            }
+        }
+        response.keep_alive(keep_alive && !context_.draining);
+    }
+
+    ServerContext& context_;
+    beast::tcp_stream stream_;
+    Signal signal_;
+    beast::flat_buffer buffer_;
+    std::optional<Parser> parser_;
+    std::string address_;
+    std::string request_id_;
+    runtime::TimePoint started_{};
+    bool busy_ = false;
+    bool watching_ = false;
+    bool gone_ = false;
+};
+
+}  // namespace
+
+void serve_connection(asio::ip::tcp::socket socket, ServerContext& context) {
+    auto executor = socket.get_executor();
+    auto connection = std::make_shared<HttpConnection>(std::move(socket), context);
+    asio::co_spawn(
+        executor, [connection]() -> asio::awaitable<void> { co_await connection->run(); },
+        [](std::exception_ptr error) {
+            if (!error) return;
+            try {
+                std::rethrow_exception(error);
+            } catch (const std::exception& e) {
+                log::error("a connection failed and was closed: {}", e.what());
+            }
+        });
+}
+
+}  // namespace troupe::gateway

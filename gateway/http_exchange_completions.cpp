@@ -1,0 +1,342 @@
+// POST /v1/chat/completions and /v1/completions: n answers to each prompt, all at work at once,
+// told as one JSON object or as server-sent events. Chunks are made when they are asked for.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "actors/generation.hpp"
+#include "gateway/client_stream_shell.hpp"
+#include "gateway/http_exchange_call.hpp"
+#include "gateway/wire_completion.hpp"
+#include "gateway/wire_errors.hpp"
+#include "gateway/wire_prompt.hpp"
+#include "runtime/base/assert.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+using Started = HttpExchange::Started;
+using PromptTokens = std::vector<model::TokenId>;
+
+// One choice: its place in the answer, and how much of it has been told.
+struct Choice {
+    actors::RequestId request = 0;
+    runtime::SharedStopFlag stop;
+    actors::Generation generation;
+    std::string prefix;  // the echoed prompt
+    std::size_t text_told = 0;
+    std::size_t scores_told = 0;
+    std::size_t characters_told = 0;
+    bool begun = false;  // role or prefix told
+    bool ended = false;  // finish_reason told
+};
+
+class CompletionCall final : public HttpCall, private actors::SessionHandler {
+ public:
+    CompletionCall(const HttpCallContext& context, CompletionRequest request)
+        : hub_(context.hub),
+          served_(context.served),
+          principal_(context.client.principal),
+          output_ready_(context.output_ready),
+          request_(std::move(request)),
+          head_{.chat = request_.chat,
+                .include_usage = request_.stream && request_.include_usage,
+                .id = fmt::format("{}-{}", request_.chat ? "chatcmpl" : "cmpl", hub_.random_hex()),
+                .created = served_.unix_seconds(context.clock.now()),
+                .served = served_,
+                .params = request_.params},
+          session_(hub_.join(*this)) {
+        if (!request_.seed_given) request_.params.seed = draw_seed(hub_);
+        if (hub_.draining()) {
+            fail(actors::shutting_down_error());
+        } else {
+            prepare();
+        }
+    }
+    ~CompletionCall() override { disconnect(); }
+
+    [[nodiscard]] Started state() const override { return state_; }
+    [[nodiscard]] HttpReply take_reply() override { return std::move(reply_); }
+    [[nodiscard]] bool finished() const override { return finished_; }
+    [[nodiscard]] std::size_t pending_bytes() const override {
+        std::size_t bytes = 0;
+        for (const Choice& choice : choices_)
+            bytes += choice.generation.text().size() - choice.text_told;
+        return bytes;
+    }
+    void disconnect() override {
+        if (!std::exchange(joined_, false)) return;
+        stop_all(runtime::StopReason::disconnected);
+        hub_.leave(session_);
+    }
+    [[nodiscard]] bool next_chunk(std::string& out) override;
+
+ private:
+    void on_event(const actors::SessionEvent& event, const actors::Delivery& delivery) override;
+    void on_delivered() override { output_ready_(); }
+    void on_shutdown() override {}
+    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
+
+    void prepare();
+    void submit_all(std::vector<PromptTokens> prompts);
+    void fail(actors::RequestError error);
+    void stop_all(runtime::StopReason reason);
+    void reply_with_all();
+    [[nodiscard]] actors::Usage total_usage() const;
+    [[nodiscard]] std::string echoed(const CompletionPrompt& prompt) const;
+    [[nodiscard]] bool append_next(std::string& out, std::uint32_t index);
+    [[nodiscard]] bool append_news(std::string& out, std::uint32_t index);
+    void append_end(std::string& out);
+
+    actors::SessionHub& hub_;
+    const ServedModel& served_;
+    const actors::Principal principal_;
+    const std::function<void()>& output_ready_;
+    CompletionRequest request_;
+    const CompletionHead head_;
+    const actors::SessionId session_;
+    bool joined_ = true;
+
+    std::vector<Choice> choices_;
+    std::optional<actors::RequestError> error_;
+    Started state_ = Started::undecided;
+    HttpReply reply_;
+    bool finished_ = false;
+};
+
+// All prompts of a call, or the first error among them.
+WireResult<std::vector<PromptTokens>> make_prompts(const CompletionRequest& request,
+                                                   const ServedModel& served) {
+    std::vector<PromptTokens> prompts;
+    if (request.chat) {
+        auto tokens = make_prompt(request.messages, served);
+        if (!tokens) return tokens.error();
+        prompts.push_back(std::move(*tokens));
+    }
+    for (const CompletionPrompt& prompt : request.prompts) {
+        auto tokens = make_prompt(prompt, served);
+        if (!tokens) return tokens.error();
+        prompts.push_back(std::move(*tokens));
+    }
+    return prompts;
+}
+
+void CompletionCall::prepare() {
+    std::size_t bytes = prompt_bytes(request_.messages);
+    for (const CompletionPrompt& prompt : request_.prompts)
+        bytes += prompt_bytes(prompt);
+    using Made = WireResult<std::vector<PromptTokens>>;
+    const auto take = [this](Made made) {
+        if (!made) return fail(made.error());
+        submit_all(std::move(*made));
+    };
+    if (bytes <= served_.limits.offload_bytes) return take(make_prompts(request_, served_));
+    // The helper works on a copy: this call may be gone before it is done.
+    auto request = std::make_shared<const CompletionRequest>(request_);
+    auto made = std::make_shared<std::optional<Made>>();
+    hub_.offload(
+        session_, [request, made, &served = served_] { *made = make_prompts(*request, served); },
+        [this, take, made] {
+            take(std::move(**made));
+            output_ready_();
+        });
+}
+
+void CompletionCall::submit_all(std::vector<PromptTokens> prompts) {
+    if (!hub_.has_room(prompts.size() * request_.answers))
+        return fail(actors::too_many_requests_error());
+    choices_.reserve(prompts.size() * request_.answers);
+    for (std::size_t p = 0; p < prompts.size(); ++p) {
+        for (std::uint32_t answer = 0; answer < request_.answers; ++answer) {
+            Choice choice{.request = hub_.next_request(),
+                          .stop = runtime::StopFlag::make(),
+                          .generation = actors::Generation(served_.tokenizer, request_.params),
+                          .prefix = request_.echo ? echoed(request_.prompts[p]) : std::string()};
+            actors::Submit submit;
+            submit.reply_to = hub_.address_of(session_);
+            submit.request = choice.request;
+            submit.prompt = prompts[p];
+            submit.params = request_.params;
+            submit.answer_index = answer;
+            submit.principal = principal_;
+            submit.cache_salt = principal_.id;
+            submit.stop = choice.stop;
+            choices_.push_back(std::move(choice));
+            hub_.submit(std::move(submit));
+        }
+    }
+}
+
+std::string CompletionCall::echoed(const CompletionPrompt& prompt) const {
+    if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+    auto stream = model::TextStream::make(served_.tokenizer, {});
+    TROUPE_ASSERT(stream.has_value(), "there are no stop strings");
+    std::string text;
+    stream->feed(std::get<PromptTokens>(prompt), text);
+    stream->finish(text);
+    return text;
+}
+
+void CompletionCall::on_event(const actors::SessionEvent& event, const actors::Delivery& delivery) {
+    const auto request = std::visit([](const auto& e) { return e.request; }, event);
+    const auto choice = std::find_if(choices_.begin(), choices_.end(),
+                                     [request](const Choice& c) { return c.request == request; });
+    if (choice == choices_.end() || error_) return;
+    actors::Generation& generation = choice->generation;
+    if (const auto* run = std::get_if<actors::TokenRun>(&event)) {
+        generation.on(*run, delivery);
+    } else if (const auto* finished = std::get_if<actors::Finished>(&event)) {
+        generation.on(*finished);
+    } else if (const auto* rejected = std::get_if<actors::Rejected>(&event)) {
+        generation.on(*rejected);
+    }
+    if (generation.ended() && generation.error()) return fail(*generation.error());
+    if (state_ != Started::undecided) return;
+    if (request_.stream) {
+        state_ = Started::stream;
+    } else if (std::all_of(choices_.begin(), choices_.end(),
+                           [](const Choice& c) { return c.generation.ended(); })) {
+        reply_with_all();
+    }
+}
+
+// One answer's failure is the call's: the others are of no use to its client.
+void CompletionCall::fail(actors::RequestError error) {
+    stop_all(runtime::StopReason::cancelled);
+    error_ = std::move(error);
+    if (state_ != Started::undecided) return;
+    reply_ = error_reply(*error_);
+    state_ = Started::reply;
+}
+
+void CompletionCall::stop_all(runtime::StopReason reason) {
+    for (Choice& choice : choices_) {
+        if (!choice.generation.ended() && choice.stop->request(reason)) hub_.cancel(choice.request);
+    }
+}
+
+actors::Usage CompletionCall::total_usage() const {
+    actors::Usage total;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+        const actors::Usage& usage = choices_[i].generation.usage();
+        total.generated_tokens += usage.generated_tokens;
+        if (i % request_.answers != 0) continue;  // a prompt counts once, whatever n
+        total.prompt_tokens += usage.prompt_tokens;
+        total.cached_tokens += usage.cached_tokens;
+    }
+    return total;
+}
+
+AnswerFacts facts_of(const actors::Generation& generation) {
+    return {generation.reason(), generation.cause(), generation.usage(), generation.timings()};
+}
+
+void CompletionCall::reply_with_all() {
+    std::vector<std::string> whole;
+    std::vector<CompletionText> texts;
+    std::vector<AnswerFacts> facts;
+    for (const Choice& choice : choices_)
+        whole.push_back(choice.prefix + choice.generation.text());
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+        const Choice& choice = choices_[i];
+        texts.push_back({.index = static_cast<std::uint32_t>(i),
+                         .text = whole[i],
+                         .scores = choice.generation.scores(),
+                         .text_offset = count_characters(choice.prefix)});
+        facts.push_back(facts_of(choice.generation));
+    }
+    append_completion(reply_.body, head_, texts, facts, total_usage());
+    state_ = Started::reply;
+}
+
+// ---- server-sent events -------------------------------------------------------------------------
+
+bool CompletionCall::next_chunk(std::string& out) {
+    if (state_ != Started::stream || finished_) return false;
+    if (error_) {
+        out += "data: ";
+        out += error_body(*error_);
+        out += "\n\ndata: [DONE]\n\n";
+        finished_ = true;
+        return true;
+    }
+    bool appended = false;
+    for (std::uint32_t index = 0; index < choices_.size(); ++index)
+        appended = append_next(out, index) || appended;
+    if (!appended && std::all_of(choices_.begin(), choices_.end(),
+                                 [](const Choice& choice) { return choice.ended; })) {
+        append_end(out);
+        return true;
+    }
+    return appended;
+}
+
+bool CompletionCall::append_next(std::string& out, std::uint32_t index) {
+    Choice& choice = choices_[index];
+    if (choice.ended) return false;
+    const std::size_t before = out.size();
+    out += "data: ";
+    bool appended = true;
+    if (!choice.begun && head_.chat) {
+        append_role_chunk(out, head_, index);
+    } else if (!choice.begun && !choice.prefix.empty()) {
+        append_text_chunk(out, head_, {.index = index, .text = choice.prefix, .scores = {}});
+        choice.characters_told = count_characters(choice.prefix);
+    } else {
+        appended = append_news(out, index);
+    }
+    choice.begun = true;
+    if (appended) {
+        out += "\n\n";
+    } else {
+        out.resize(before);
+    }
+    return appended;
+}
+
+// What is new in a choice, or its end.
+bool CompletionCall::append_news(std::string& out, std::uint32_t index) {
+    Choice& choice = choices_[index];
+    const std::string& text = choice.generation.text();
+    const auto& scores = choice.generation.scores();
+    if (choice.text_told < text.size() || choice.scores_told < scores.size()) {
+        const CompletionText news{.index = index,
+                                  .text = std::string_view(text).substr(choice.text_told),
+                                  .scores = std::span(scores).subspan(choice.scores_told),
+                                  .text_offset = choice.characters_told};
+        append_text_chunk(out, head_, news);
+        choice.characters_told += count_characters(news.text);
+        choice.text_told = text.size();
+        choice.scores_told = scores.size();
+        return true;
+    }
+    if (!choice.generation.ended()) return false;
+    append_finish_chunk(out, head_, index, facts_of(choice.generation));
+    choice.ended = true;
+    return true;
+}
+
+void CompletionCall::append_end(std::string& out) {
+    if (head_.include_usage) {
+        out += "data: ";
+        append_usage_chunk(out, head_, total_usage());
+        out += "\n\n";
+    }
+    out += "data: [DONE]\n\n";
+    finished_ = true;
+}
+
+}  // namespace
+
+std::unique_ptr<HttpCall> make_completion_call(const HttpCallContext& context, HttpRoute route,
+                                               std::string_view body) {
+    auto request = route == HttpRoute::chat_completions
+                       ? read_chat_body(body, context.served)
+                       : read_completion_body(body, context.served);
+    if (!request) return make_reply_call(error_reply(request.error()));
+    return std::make_unique<CompletionCall>(context, std::move(*request));
+}
+
+}  // namespace troupe::gateway

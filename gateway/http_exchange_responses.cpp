@@ -1,0 +1,98 @@
+// POST /v1/responses: a Responses session with one create, answered as JSON or as server-sent
+// events.
+#include <utility>
+
+#include "gateway/client_stream_shell.hpp"
+#include "gateway/http_exchange_call.hpp"
+#include "gateway/wire_response.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+using Started = HttpExchange::Started;
+
+class ResponsesCall final : public HttpCall {
+ public:
+    ResponsesCall(const HttpCallContext& context, WireCreate create)
+        : served_(context.served),
+          output_ready_(context.output_ready),
+          stream_(create.stream),
+          shell_(context.hub, context.served, context.client.principal, context.clock, [this] {
+              advance();
+              output_ready_();
+          }) {
+        shell_.create(std::move(create));
+        advance();
+    }
+
+    [[nodiscard]] Started state() const override { return state_; }
+    [[nodiscard]] HttpReply take_reply() override { return std::move(reply_); }
+    [[nodiscard]] bool finished() const override { return finished_; }
+    [[nodiscard]] std::size_t pending_bytes() const override {
+        return shell_.core().pending_bytes();
+    }
+    void disconnect() override { shell_.disconnect(); }
+
+    [[nodiscard]] bool next_chunk(std::string& out) override {
+        if (state_ != Started::stream) return false;
+        auto event = std::exchange(first_, std::nullopt);
+        if (!event) event = shell_.next_event();
+        if (!event) return false;
+        out += "event: ";
+        out += event_type(*event);
+        out += "\ndata: ";
+        append_event(out, *event, served_);
+        out += "\n\n";
+        finished_ = is_terminal(*event);
+        return true;
+    }
+
+ private:
+    static bool is_terminal(const actors::ServerEvent& event) {
+        const auto* changed = std::get_if<actors::ResponseChanged>(&event.body);
+        using Kind = actors::ResponseChanged::Kind;
+        return changed != nullptr &&
+               (changed->kind == Kind::completed || changed->kind == Kind::incomplete ||
+                changed->kind == Kind::failed);
+    }
+
+    // A stream is decided by its first event, a JSON reply by its last.
+    void advance() {
+        while (state_ == Started::undecided) {
+            auto event = shell_.next_event();
+            if (!event) return;
+            const auto* error = std::get_if<actors::ErrorEvent>(&event->body);
+            if (error != nullptr) {
+                reply_ = error_reply(error->error);
+                state_ = Started::reply;
+            } else if (stream_) {
+                first_ = std::move(event);
+                state_ = Started::stream;
+            } else if (is_terminal(*event)) {
+                append_response(reply_.body,
+                                std::get<actors::ResponseChanged>(event->body).response, served_);
+                state_ = Started::reply;
+            }
+        }
+    }
+
+    const ServedModel& served_;
+    const std::function<void()>& output_ready_;
+    const bool stream_;
+    Started state_ = Started::undecided;
+    HttpReply reply_;
+    std::optional<actors::ServerEvent> first_;
+    bool finished_ = false;
+    SessionShell shell_;
+};
+
+}  // namespace
+
+std::unique_ptr<HttpCall> make_responses_call(const HttpCallContext& context,
+                                              std::string_view body) {
+    auto create = read_create_body(body, context.served);
+    if (!create) return make_reply_call(error_reply(create.error()));
+    return std::make_unique<ResponsesCall>(context, std::move(*create));
+}
+
+}  // namespace troupe::gateway

@@ -1,0 +1,119 @@
+#include "gateway/operations.hpp"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "gateway/admission.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+namespace json = boost::json;
+
+HttpReply json_reply(const json::value& body, unsigned status = 200) {
+    HttpReply reply;
+    reply.status = status;
+    reply.body = json::serialize(body);
+    return reply;
+}
+
+HttpReply ready(const ServerContext& context) {
+    if (context.serving != nullptr && !context.draining)
+        return json_reply({{"status", "ready"}, {"model", context.serving->model.id}});
+    const char* why = context.draining ? "the server is shutting down" : "the model is loading";
+    auto reply = json_reply({{"status", "unavailable"}, {"reason", why}}, 503);
+    reply.headers.emplace_back("Retry-After", "1");
+    return reply;
+}
+
+json::object limits(const ServerContext& context) {
+    const ServerSettings& s = context.settings;
+    json::object out{
+        {"header_bytes", s.header_bytes_max},
+        {"target_bytes", s.target_bytes_max},
+        {"connections", s.connections_max},
+        {"sockets_per_client", s.sockets_per_client_max},
+        {"sockets_per_address", s.sockets_per_address_max},
+        {"messages_per_minute", s.messages_per_minute},
+        {"messages_burst", s.messages_burst},
+        {"pending_bytes", s.pending_bytes_max},
+        {"connection_life_s", s.life_max.count()},
+        {"idle_s", s.idle_timeout.count()},
+        {"heartbeat_s", s.heartbeat.count()},
+    };
+    if (context.serving != nullptr) {
+        const WireLimits& wire = context.serving->model.limits;
+        const actors::SessionLimits& session = context.serving->model.session_limits;
+        out["message_bytes"] = wire.message_bytes_max;
+        out["body_bytes"] = wire.body_bytes_max;
+        out["json_depth"] = wire.depth_max;
+        out["answers"] = wire.answers_max;
+        out["responses_in_flight"] = session.in_flight_max;
+        out["named_lanes"] = session.named_lanes_max;
+        out["queued_creates"] = session.queued_max;
+    }
+    return out;
+}
+
+HttpReply props(const ServerContext& context) {
+    json::object out{{"version", context.settings.version}, {"limits", limits(context)}};
+    if (context.serving != nullptr) {
+        out["model"] = context.serving->model.id;
+        out["max_model_len"] = context.serving->model.context_length;
+        out["system_fingerprint"] = context.serving->model.system_fingerprint;
+        out["total_slots"] = context.serving->stats.slots.size();
+    }
+    return json_reply(out);
+}
+
+HttpReply slots(const ServerContext& context) {
+    if (context.serving == nullptr) return ready(context);
+    const actors::EngineStats& stats = context.serving->stats;
+    json::array out;
+    for (std::size_t i = 0; i < stats.slots.size(); ++i) {
+        const actors::SlotStats& slot = stats.slots[i];
+        const auto request = slot.request.get();
+        if (request == 0) continue;
+        out.push_back({{"id", i},
+                       {"request", request},
+                       {"prompt_tokens", slot.prompt_tokens.get()},
+                       {"prompt_done", slot.prompt_done.get()},
+                       {"generated_tokens", slot.generated_tokens.get()}});
+    }
+    return json_reply({{"slots", std::move(out)},
+                       {"running", stats.requests_running.get()},
+                       {"waiting", stats.requests_waiting.get()}});
+}
+
+}  // namespace
+
+HttpReply operations_reply(Page page, ServerContext& context) {
+    switch (page) {
+        case Page::health:
+            return json_reply({{"status", "ok"}});
+        case Page::ready:
+            return ready(context);
+        case Page::version:
+            return json_reply({{"version", context.settings.version}});
+        case Page::props:
+            return props(context);
+        case Page::slots:
+            return slots(context);
+        case Page::metrics: {
+            HttpReply reply;
+            reply.body = context.metrics.text(context.serving != nullptr ? &context.serving->stats
+                                                                         : nullptr);
+            reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+            return reply;
+        }
+        default:
+            break;
+    }
+    HttpReply reply;
+    reply.status = 404;
+    reply.body = error_body(404, "not_found", "there is no such route");
+    return reply;
+}
+
+}  // namespace troupe::gateway

@@ -1,0 +1,45 @@
+// Which route a method and a path name. Pure and constant.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gateway/http_exchange.hpp"
+
+namespace troupe::gateway {
+
+enum class Page : std::uint8_t {
+    none,
+    asset,    // "/" and "/assets/..."
+    health,   // alive
+    ready,    // able to answer
+    metrics,  // Prometheus text
+    version,
+    props,            // limits and settings; admin
+    slots,            // live requests; admin
+    responses_socket  // GET /v1/responses: the WebSocket
+};
+
+struct RouteMatch {
+    Page page = Page::none;  // one of these two is set where the route is known
+    std::optional<HttpRoute> exchange;
+    std::string id;          // percent-decoded {id} of the path, where it has one
+    std::string_view allow;  // the methods this path knows, for 405 and OPTIONS; "" = no such path
+    bool method_known = false;
+};
+
+// `path` without query. HEAD is matched as GET.
+[[nodiscard]] RouteMatch match_route(std::string_view method, std::string_view path);
+
+// Routes that need no key: the page, its assets and /health.
+[[nodiscard]] inline bool is_public(const RouteMatch& match) {
+    return match.page == Page::asset || match.page == Page::health;
+}
+
+[[nodiscard]] inline bool is_admin(const RouteMatch& match) {
+    return match.page == Page::props || match.page == Page::slots;
+}
+
+}  // namespace troupe::gateway

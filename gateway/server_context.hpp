@@ -1,0 +1,86 @@
+// What every connection of an io thread shares: settings, the hub, the served model, the numbers
+// for /metrics, and the table of open connections. Lives on that io thread, touched by it alone.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "actors/hub.hpp"
+#include "gateway/access.hpp"
+#include "gateway/client_stream.hpp"
+#include "gateway/metrics.hpp"
+#include "gateway/served_model.hpp"
+#include "runtime/clock.hpp"
+
+namespace troupe::gateway {
+
+struct ServerSettings {
+    std::string host = "127.0.0.1";
+    std::uint16_t port = 8080;  // 0: any free one
+    KeyRing keys;
+    AllowLists allow;
+    std::string version = "0.1.0";
+
+    std::size_t header_bytes_max = 16 << 10;
+    std::size_t target_bytes_max = 8 << 10;
+    std::uint32_t connections_max = 12'000;
+    std::uint32_t sockets_per_client_max = 8;     // WebSockets of one key or one browser
+    std::uint32_t sockets_per_address_max = 256;  // of an address alone: many may stand behind it
+    std::uint32_t messages_per_minute = 60;       // of one WebSocket, on average
+    std::uint32_t messages_burst = 600;
+    std::size_t pending_bytes_max = 1 << 20;  // unread answers of one client
+    std::chrono::seconds handshake_timeout{5};
+    std::chrono::seconds keep_alive_timeout{75};
+    std::chrono::seconds auth_timeout{5};
+    std::chrono::seconds idle_timeout{600};
+    std::chrono::seconds life_max{3600};
+    std::chrono::seconds write_timeout{30};
+    std::chrono::seconds heartbeat{20};
+    std::chrono::seconds sse_comment_interval{15};
+};
+
+// One open socket, as the table knows it.
+class Connection {
+ public:
+    Connection() = default;
+    Connection(const Connection&) = delete;
+    Connection& operator=(const Connection&) = delete;
+    virtual ~Connection() = default;
+
+    // Once a second: timeouts.
+    virtual void tick(runtime::TimePoint now) = 0;
+    // The server goes down: finish what runs, then close.
+    virtual void drain() = 0;
+    // Now.
+    virtual void abort() = 0;
+};
+
+// What there is once the model is loaded.
+struct Serving {
+    const ServedModel& model;
+    actors::SessionHub& hub;  // of this io thread
+    const actors::EngineStats& stats;
+};
+
+struct ServerContext {
+    const ServerSettings& settings;
+    const runtime::Clock& clock;
+    Metrics& metrics;
+    const Serving* serving = nullptr;  // null while the model loads
+    bool draining = false;
+    std::unordered_map<Connection*, std::weak_ptr<Connection>> connections{};
+    std::unordered_map<std::uint64_t, std::uint32_t> sockets_of_principal{};
+};
+
+// Whom a request comes from, once Host, Origin and keys are judged.
+struct Client {
+    actors::Principal principal;
+    bool keyed = false;         // by key or cookie, not by address alone
+    bool authenticated = true;  // false: keys are configured and this client showed none
+    bool admin = false;
+};
+
+}  // namespace troupe::gateway

@@ -1,0 +1,281 @@
+#include "gateway/websocket_connection.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/websocket.hpp>
+
+#include "gateway/admission.hpp"
+#include "gateway/signal.hpp"
+#include "runtime/base/log.hpp"
+
+namespace troupe::gateway {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace websocket = beast::websocket;
+using std::chrono::duration_cast;
+using std::chrono::seconds;
+
+constexpr std::uint16_t kAuthRefused = 4401;
+constexpr std::uint16_t kAuthTimeout = 4408;
+constexpr std::uint16_t kTooMany = 4429;
+
+class WebSocketConnection final : public Connection,
+                                  public std::enable_shared_from_this<WebSocketConnection> {
+ public:
+    WebSocketConnection(SocketUpgrade upgrade, ServerContext& context)
+        : context_(context),
+          socket_(std::move(upgrade.stream)),
+          request_(std::move(upgrade.request)),
+          client_(upgrade.client),
+          refused_credentials_(upgrade.refused_credentials),
+          signal_(socket_.get_executor()),
+          opened_(context.clock.now()),
+          last_message_(opened_),
+          write_started_(opened_) {
+        context_.metrics.connection_opened();
+    }
+    ~WebSocketConnection() override {
+        context_.connections.erase(this);
+        leave_account();
+        context_.metrics.connection_closed();
+    }
+
+    asio::awaitable<void> run() {
+        const auto self = shared_from_this();
+        context_.connections.emplace(this, weak_from_this());
+        if (!co_await handshake()) co_return;
+        if (refused_credentials_) {
+            co_await refuse_credentials();
+            co_return;
+        }
+        const bool room = join_account();
+        make_stream();
+        if (!room) close({kTooMany, "too many connections of one client"});
+        asio::co_spawn(
+            socket_.get_executor(),
+            [self]() -> asio::awaitable<void> { co_await self->write_frames(); }, asio::detached);
+        co_await read_messages();
+        gone_ = true;
+        stream_->on_disconnect();
+        signal_.notify();
+    }
+
+    void tick(runtime::TimePoint now) override {
+        if (!stream_ || closing_) return;
+        const auto& settings = context_.settings;
+        if (!client_.authenticated && now - opened_ > settings.auth_timeout)
+            return close({kAuthTimeout, "no troupe:auth came in time"});
+        if (writing_ && now - write_started_ > settings.write_timeout) return abort();
+        if (stream_->pending_bytes() > settings.pending_bytes_max)
+            return close({websocket::close_code::try_again_later, "the client reads too slowly"});
+        if (!stream_->idle()) return;
+        if (draining_)
+            return close({websocket::close_code::service_restart, "the server restarts"});
+        if (now - opened_ > settings.life_max)
+            return close({websocket::close_code::going_away, "connections last an hour at most"});
+        if (now - last_message_ > settings.idle_timeout)
+            close({websocket::close_code::going_away, "nothing happened for ten minutes"});
+    }
+
+    void drain() override {
+        draining_ = true;
+        if (stream_) stream_->drain();
+        signal_.notify();
+        tick(context_.clock.now());
+    }
+
+    void abort() override { beast::get_lowest_layer(socket_).close(); }
+
+ private:
+    asio::awaitable<bool> handshake() {
+        const auto& settings = context_.settings;
+        beast::get_lowest_layer(socket_).expires_never();
+        websocket::stream_base::timeout timeout{};
+        timeout.handshake_timeout = settings.handshake_timeout;
+        timeout.idle_timeout = 2 * settings.heartbeat;  // Beast pings at half of it
+        timeout.keep_alive_pings = true;
+        socket_.set_option(timeout);
+        websocket::permessage_deflate no_deflate;
+        no_deflate.server_enable = false;
+        socket_.set_option(no_deflate);
+        const auto limit = client_.authenticated
+                               ? context_.serving->model.limits.message_bytes_max
+                               : context_.serving->model.limits.unauthenticated_bytes_max;
+        socket_.read_message_max(limit);
+        socket_.auto_fragment(false);
+        socket_.write_buffer_bytes(4096);
+        const auto offered = request_[beast::http::field::sec_websocket_protocol];
+        const std::string chosen(chosen_subprotocol({offered.data(), offered.size()}));
+        troupe_protocol_ = chosen == "troupe.v1";
+        socket_.set_option(
+            websocket::stream_base::decorator([chosen](websocket::response_type& response) {
+                response.set(beast::http::field::server, "troupe");
+                if (!chosen.empty())
+                    response.set(beast::http::field::sec_websocket_protocol, chosen);
+            }));
+        const auto [error] = co_await socket_.async_accept(request_, as_tuple_awaitable);
+        co_return !error;
+    }
+
+    // A page cannot read the status of a refused handshake; it can read this.
+    asio::awaitable<void> refuse_credentials() {
+        constexpr std::string_view message =
+            R"({"type":"error","status":401,"code":"invalid_api_key",)"
+            R"("message":"the API key is not one of this server's","param":null,)"
+            R"("sequence_number":0,)"
+            R"("error":{"type":"authentication_error","code":"invalid_api_key",)"
+            R"("message":"the API key is not one of this server's","param":null}})";
+        // Named, because GCC 12 destroys a braced temporary twice when it stands in a co_await.
+        const websocket::close_reason reason(static_cast<websocket::close_code>(kAuthRefused),
+                                             "invalid API key");
+        socket_.text(true);
+        co_await socket_.async_write(asio::buffer(message), as_tuple_awaitable);
+        co_await socket_.async_close(reason, as_tuple_awaitable);
+    }
+
+    void make_stream() {
+        ClientContext who;
+        who.principal = client_.principal;
+        who.authenticated = client_.authenticated;
+        who.troupe_protocol = troupe_protocol_;
+        who.connection_id = "conn_" + random_hex(12);
+        Authenticate authenticate;
+        if (!client_.authenticated)
+            authenticate = [this](std::string_view token) { return authenticated(token); };
+        stream_.emplace(
+            context_.serving->hub, context_.serving->model, std::move(who), context_.clock,
+            [this] { signal_.notify(); }, std::move(authenticate));
+    }
+
+    std::optional<actors::Principal> authenticated(std::string_view token) {
+        const ApiKey* key = context_.settings.keys.find(token);
+        if (key == nullptr) return std::nullopt;
+        leave_account();
+        client_.principal = {principal_id("key:" + key->name), key->weight};
+        client_.keyed = client_.authenticated = true;
+        socket_.read_message_max(context_.serving->model.limits.message_bytes_max);
+        if (!join_account()) close({kTooMany, "too many connections of one client"});
+        return client_.principal;
+    }
+
+    // Counts this socket to its principal. False where the principal has too many.
+    bool join_account() {
+        const auto most = client_.keyed ? context_.settings.sockets_per_client_max
+                                        : context_.settings.sockets_per_address_max;
+        account_ = client_.principal.id;
+        return ++context_.sockets_of_principal[*account_] <= most;
+    }
+
+    void leave_account() {
+        if (!account_) return;
+        const auto it = context_.sockets_of_principal.find(*account_);
+        if (--it->second == 0) context_.sockets_of_principal.erase(it);
+        account_.reset();
+    }
+
+    asio::awaitable<void> read_messages() {
+        beast::flat_buffer buffer;
+        while (true) {
+            const auto [error, n] = co_await socket_.async_read(buffer, as_tuple_awaitable);
+            if (error) co_return;
+            if (closing_) {
+                buffer.clear();
+                continue;
+            }
+            if (!socket_.got_text()) {
+                close({websocket::close_code::unknown_data, "messages are text, not binary"});
+            } else if (!take_message_permit()) {
+                close({kTooMany, fmt::format("more than {} messages a minute",
+                                             context_.settings.messages_per_minute)});
+            } else {
+                last_message_ = context_.clock.now();
+                const std::string_view text(static_cast<const char*>(buffer.data().data()),
+                                            buffer.size());
+                if (auto reason = stream_->on_message(text)) close(std::move(*reason));
+            }
+            buffer.clear();
+            signal_.notify();
+        }
+    }
+
+    // A bucket of messages_burst permits that refills at messages_per_minute.
+    bool take_message_permit() {
+        const double burst = context_.settings.messages_burst;
+        if (permits_ < 0) permits_ = burst;
+        const auto now = context_.clock.now();
+        const double minutes =
+            std::chrono::duration<double, std::ratio<60>>(now - permits_at_).count();
+        permits_ = std::min(burst, permits_ + minutes * context_.settings.messages_per_minute);
+        permits_at_ = now;
+        if (permits_ < 1) return false;
+        permits_ -= 1;
+        return true;
+    }
+
+    // One write in flight; everything that is pending by then becomes the next frame.
+    asio::awaitable<void> write_frames() {
+        socket_.text(true);
+        std::string frame;
+        while (!gone_) {
+            frame.clear();
+            if (stream_->next_frame(frame)) {
+                writing_ = true;
+                write_started_ = context_.clock.now();
+                const auto [error, n] =
+                    co_await socket_.async_write(asio::buffer(frame), as_tuple_awaitable);
+                writing_ = false;
+                if (error) co_return;
+            } else if (closing_) {
+                co_await socket_.async_close(reason_of(*closing_), as_tuple_awaitable);
+                co_return;
+            } else {
+                if (draining_) tick(context_.clock.now());
+                if (!closing_) co_await signal_.wait_for(std::chrono::hours(1));
+            }
+        }
+    }
+
+    void close(Close reason) {
+        if (closing_) return;
+        closing_ = std::move(reason);
+        signal_.notify();
+    }
+
+    static websocket::close_reason reason_of(const Close& reason) {
+        return {static_cast<websocket::close_code>(reason.code), reason.reason};
+    }
+
+    ServerContext& context_;
+    websocket::stream<beast::tcp_stream> socket_;
+    beast::http::request<beast::http::string_body> request_;
+    Client client_;
+    const bool refused_credentials_;
+    Signal signal_;
+    std::optional<ClientStream> stream_;
+    std::optional<Close> closing_;
+    std::optional<std::uint64_t> account_;
+    const runtime::TimePoint opened_;
+    runtime::TimePoint last_message_;
+    runtime::TimePoint write_started_;
+    runtime::TimePoint permits_at_{};
+    double permits_ = -1;
+    bool troupe_protocol_ = false;
+    bool writing_ = false;
+    bool draining_ = false;
+    bool gone_ = false;
+};
+
+}  // namespace
+
+asio::awaitable<void> serve_websocket(SocketUpgrade upgrade, ServerContext& context) {
+    const auto connection = std::make_shared<WebSocketConnection>(std::move(upgrade), context);
+    co_await connection->run();
+}
+
+}  // namespace troupe::gateway

@@ -1,0 +1,27 @@
+// One WebSocket on /v1/responses: the handshake, a reader and a writer around a ClientStream,
+// heartbeats, close codes, the rules for slow and silent clients. Lives on an io thread. Beast's
+// WebSocket stands in the .cpp and nowhere else.
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <string>
+
+#include "gateway/server_context.hpp"
+
+namespace troupe::gateway {
+
+struct SocketUpgrade {
+    boost::beast::tcp_stream stream;
+    boost::beast::http::request<boost::beast::http::string_body> request;
+    Client client;
+    // A browser's request that is refused is first accepted, so that the page can read why.
+    bool refused_credentials = false;
+};
+
+// Serves the WebSocket until it ends.
+boost::asio::awaitable<void> serve_websocket(SocketUpgrade upgrade, ServerContext& context);
+
+}  // namespace troupe::gateway

@@ -1,0 +1,69 @@
+// Chat completions and completions on the wire: reads their bodies, writes their objects and chunks
+// in OpenAI's form. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "gateway/json_document.hpp"
+#include "gateway/served_model.hpp"
+#include "gateway/wire_scores.hpp"
+#include "model/chat_message.hpp"
+
+namespace troupe::gateway {
+
+// A prompt of /v1/completions: text, or token ids as they are.
+using CompletionPrompt = std::variant<std::string, std::vector<model::TokenId>>;
+
+struct CompletionRequest {
+    bool chat = true;
+    std::vector<model::ChatMessage> messages;  // chat
+    std::vector<CompletionPrompt> prompts;     // completions
+    model::DecodingParams params;
+    bool seed_given = false;
+    std::uint32_t answers = 1;  // n, for each prompt
+    bool stream = false;
+    bool include_usage = false;
+    bool echo = false;  // completions: the prompt stands before the answer
+};
+
+[[nodiscard]] WireResult<CompletionRequest> read_chat_body(std::string_view body,
+                                                           const ServedModel& served);
+[[nodiscard]] WireResult<CompletionRequest> read_completion_body(std::string_view body,
+                                                                 const ServedModel& served);
+
+// What all objects of one call share.
+struct CompletionHead {
+    bool chat = true;
+    bool include_usage = false;
+    std::string id;
+    std::int64_t created = 0;  // Unix seconds
+    const ServedModel& served;
+    const model::DecodingParams& params;
+};
+
+// A stretch of an answer, or all of it.
+struct CompletionText {
+    std::uint32_t index = 0;  // of the choice
+    std::string_view text;
+    std::span<const actors::TokenScore> scores;
+    std::size_t text_offset = 0;  // characters of this choice before `text`
+};
+
+// One chunk each: {role: "assistant", content: ""} · text · the end · usage alone.
+void append_role_chunk(std::string& out, const CompletionHead& head, std::uint32_t index);
+void append_text_chunk(std::string& out, const CompletionHead& head, const CompletionText& text);
+void append_finish_chunk(std::string& out, const CompletionHead& head, std::uint32_t index,
+                         const AnswerFacts& facts);
+void append_usage_chunk(std::string& out, const CompletionHead& head, const actors::Usage& usage);
+
+// The whole object, of all choices in order; equally many texts and facts.
+void append_completion(std::string& out, const CompletionHead& head,
+                       std::span<const CompletionText> texts, std::span<const AnswerFacts> facts,
+                       const actors::Usage& usage);
+
+}  // namespace troupe::gateway

@@ -1,0 +1,351 @@
+// HTTP requests that concern the model, with the test as socket and as scheduler.
+#include "gateway/http_exchange.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "tests/gateway/test_wire_support.hpp"
+
+using namespace troupe;
+using namespace troupe::gateway;
+using troupe::test::HubFixture;
+namespace json = boost::json;
+using Started = HttpExchange::Started;
+
+namespace {
+
+struct Fixture : HubFixture {
+    Started start(HttpRoute route, std::string_view body, std::string_view id = {},
+                  std::uint64_t principal = 1) {
+        exchange.reset();
+        exchange.emplace(hub, served, test::client(principal), clock, [this] { ++wakes; });
+        const auto started = exchange->start(route, body, id);
+        collect();
+        return started;
+    }
+    // A reply's body; its status is checked.
+    json::value reply(unsigned status = 200) {
+        REQUIRE(exchange->state() == Started::reply);
+        const HttpReply got = exchange->take_reply();
+        CHECK(got.status == status);
+        CHECK(got.content_type == "application/json");
+        return json::parse(got.body);
+    }
+    std::string chunks() {
+        std::string all;
+        while (exchange->next_chunk(all)) {
+        }
+        collect();
+        return all;
+    }
+    json::value ask(HttpRoute route, std::string_view body, std::string_view id = {},
+                    unsigned status = 200) {
+        CHECK(start(route, body, id) == Started::reply);
+        return reply(status);
+    }
+    int wakes = 0;
+    std::optional<HttpExchange> exchange;
+};
+
+// The JSON of each data line; [DONE] as a string.
+std::vector<json::value> events_of(const std::string& sse) {
+    std::vector<json::value> events;
+    std::size_t begin = 0;
+    while ((begin = sse.find("data: ", begin)) != std::string::npos) {
+        begin += 6;
+        const std::string line = sse.substr(begin, sse.find("\n\n", begin) - begin);
+        events.push_back(line == "[DONE]" ? json::value("[DONE]") : json::parse(line));
+    }
+    return events;
+}
+
+const char* const kChat = R"({"messages":[{"role":"user","content":"hi"}],"seed":3)";
+
+std::string chat(const std::string& more) {
+    return kChat + more + "}";
+}
+
+}  // namespace
+
+TEST_CASE("A chat completion as one object", "[gateway][http_exchange][chat]") {
+    Fixture f;
+    CHECK(f.start(HttpRoute::chat_completions, chat("")) == Started::undecided);
+    REQUIRE(f.submits.size() == 1);
+    CHECK(f.prompt(0) == "user=hi;");
+    f.tokens(0, "Hello");
+    CHECK(f.exchange->state() == Started::undecided);
+    f.finish(0, actors::FinishReason::length);
+    CHECK(f.wakes == 2);
+    const auto body = f.reply();
+    CHECK(body.at("object") == "chat.completion");
+    CHECK(body.at("created").as_int64() == 1000);
+    CHECK(body.at("model") == "tiny");
+    CHECK(body.at("system_fingerprint") == "fp_1");
+    const auto& choice = body.at("choices").at(0);
+    CHECK(choice.at("message").at("content") == "Hello");
+    CHECK(choice.at("message").at("role") == "assistant");
+    CHECK(choice.at("finish_reason") == "length");
+    CHECK(choice.at("logprobs").is_null());
+    CHECK(choice.at("troupe").at("seed").as_int64() == 3);
+    CHECK(json::serialize(body.at("usage")) ==
+          R"({"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,)"
+          R"("prompt_tokens_details":{"cached_tokens":2}})");
+}
+
+TEST_CASE("A chat completion as a stream", "[gateway][http_exchange][chat]") {
+    Fixture f;
+    CHECK(f.start(HttpRoute::chat_completions,
+                  chat(R"(,"stream":true,"stream_options":{"include_usage":true})")) ==
+          Started::undecided);
+    f.tokens(0, "He");
+    REQUIRE(f.exchange->state() == Started::stream);
+    const std::string first = f.chunks();
+    CHECK(first.starts_with("data: {\"id\":\"chatcmpl-"));
+    auto events = events_of(first);
+    REQUIRE(events.size() == 2);
+    CHECK(json::serialize(events[0].at("choices").at(0).at("delta")) ==
+          R"({"role":"assistant","content":""})");
+    CHECK(events[0].at("usage").is_null());
+    CHECK(json::serialize(events[1].at("choices").at(0).at("delta")) == R"({"content":"He"})");
+    f.tokens(0, "l");
+    f.tokens(0, "lo");
+    f.finish(0);
+    events = events_of(f.chunks());
+    REQUIRE(events.size() == 4);
+    CHECK(events[0].at("choices").at(0).at("delta").at("content") == "llo");
+    CHECK(json::serialize(events[1].at("choices").at(0).at("delta")) == "{}");
+    CHECK(events[1].at("choices").at(0).at("finish_reason") == "stop");
+    CHECK(events[2].at("choices").as_array().empty());
+    CHECK(events[2].at("usage").at("completion_tokens").as_int64() == 5);
+    CHECK(events[3] == "[DONE]");
+    CHECK(f.exchange->finished());
+}
+
+TEST_CASE("n answers share a seed and differ by index", "[gateway][http_exchange][chat]") {
+    Fixture f;
+    (void)f.start(HttpRoute::chat_completions, chat(R"(,"n":3)"));
+    REQUIRE(f.submits.size() == 3);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        CHECK(f.submits[i].params.seed == 3);
+        CHECK(f.submits[i].answer_index == i);
+        f.tokens(i, std::string(1 + i, 'a'));
+    }
+    for (const std::size_t i : {2, 0, 1})
+        f.finish(i);
+    const auto body = f.reply();
+    REQUIRE(body.at("choices").as_array().size() == 3);
+    CHECK(body.at("choices").at(2).at("message").at("content") == "aaa");
+    CHECK(body.at("choices").at(2).at("index").as_int64() == 2);
+    CHECK(body.at("usage").at("prompt_tokens").as_int64() == 8);
+    CHECK(body.at("usage").at("completion_tokens").as_int64() == 6);
+}
+
+TEST_CASE("Chat log-probabilities are in OpenAI's form", "[gateway][http_exchange][chat]") {
+    Fixture f;
+    (void)f.start(HttpRoute::chat_completions, chat(R"(,"logprobs":true,"top_logprobs":1)"));
+    f.tokens(0, "A\xF0");
+    f.finish(0);
+    const auto body = f.reply();
+    const auto& content = body.at("choices").at(0).at("logprobs").at("content").as_array();
+    REQUIRE(content.size() == 2);
+    CHECK(content[0].at("token") == "A");
+    CHECK(json::serialize(content[0].at("bytes")) == "[65]");
+    CHECK(content[0].at("top_logprobs").at(0).at("token") == "<|end|>");
+    CHECK(content[1].at("token") == "bytes:\\xf0");
+    CHECK(body.at("choices").at(0).at("message").at("content") == "A");
+}
+
+TEST_CASE("A refusal before anything is streamed is a plain reply",
+          "[gateway][http_exchange][errors]") {
+    Fixture f;
+    (void)f.start(HttpRoute::chat_completions, chat(R"(,"n":2,"stream":true)"));
+    f.reject(0, actors::Rejected::Reason::overloaded);
+    f.collect();
+    CHECK(f.cancels.size() == 1);
+    REQUIRE(f.exchange->state() == Started::reply);
+    const HttpReply reply = f.exchange->take_reply();
+    CHECK(reply.status == 429);
+    CHECK(reply.headers == std::vector<std::pair<std::string, std::string>>{{"Retry-After", "2"}});
+    CHECK(reply.body == R"({"error":{"message":"no","type":"rate_limit_error","param":null,)"
+                        R"("code":"rate_limit_exceeded"}})");
+}
+
+TEST_CASE("A failure in mid-stream is told in the stream", "[gateway][http_exchange][errors]") {
+    Fixture f;
+    (void)f.start(HttpRoute::chat_completions, chat(R"(,"stream":true)"));
+    f.tokens(0, "A");
+    (void)f.chunks();
+    f.finish(0, actors::FinishReason::error);
+    const auto events = events_of(f.chunks());
+    REQUIRE(events.size() == 2);
+    CHECK(events[0].at("error").at("code") == "server_error");
+    CHECK(events[1] == "[DONE]");
+    CHECK(f.exchange->finished());
+}
+
+TEST_CASE("Bad bodies are 400 with four keys", "[gateway][http_exchange][errors]") {
+    Fixture f;
+    for (const char* body : {"", "{}", "[]", "{\"messages\":", R"({"messages":[]})"}) {
+        INFO(body);
+        const auto error = f.ask(HttpRoute::chat_completions, body, {}, 400).at("error");
+        CHECK(error.as_object().size() == 4);
+    }
+    (void)f.ask(HttpRoute::responses, std::string(9 << 20, ' '), {}, 413);
+    (void)f.ask(HttpRoute::chat_completions, chat(R"(,"model":"other")"), {}, 404);
+    CHECK(f.submits.empty());
+    CHECK(f.hub.session_count() == 0);
+}
+
+TEST_CASE("A client that goes away cancels all its answers", "[gateway][http_exchange]") {
+    Fixture f;
+    (void)f.start(HttpRoute::chat_completions, chat(R"(,"n":2)"));
+    f.finish(0);
+    f.exchange->on_disconnect();
+    f.exchange.reset();
+    f.collect();
+    CHECK(f.cancels == std::vector<actors::RequestId>{f.submits[1].request});
+    CHECK(f.hub.session_count() == 0);
+}
+
+TEST_CASE("Completions: prompts, echo and log-probabilities",
+          "[gateway][http_exchange][completions]") {
+    Fixture f;
+    SECTION("two prompts, two answers each") {
+        (void)f.start(HttpRoute::completions, R"({"prompt":["ab",[99,100]],"n":2})");
+        REQUIRE(f.submits.size() == 4);
+        CHECK(f.prompt(1) == "ab");
+        CHECK(f.prompt(2) == "cd");
+        CHECK(f.submits[3].answer_index == 1);
+        for (std::size_t i = 0; i < 4; ++i)
+            f.finish(i);
+        const auto body = f.reply();
+        CHECK(body.at("object") == "text_completion");
+        CHECK(body.at("choices").at(3).at("index").as_int64() == 3);
+        CHECK(body.at("usage").at("prompt_tokens").as_int64() == 4);
+    }
+    SECTION("echo") {
+        (void)f.start(HttpRoute::completions, R"({"prompt":[99,100],"echo":true,"stream":true})");
+        f.tokens(0, "ef");
+        f.finish(0);
+        std::string text;
+        for (const auto& event : events_of(f.chunks())) {
+            if (event.is_object()) text += event.at("choices").at(0).at("text").as_string();
+        }
+        CHECK(text == "cdef");
+    }
+    SECTION("logprobs") {
+        (void)f.start(HttpRoute::completions, R"({"prompt":"x","logprobs":1})");
+        f.tokens(0, "\xC3\xA9!");
+        f.finish(0);
+        const auto body = f.reply();
+        const auto& logprobs = body.at("choices").at(0).at("logprobs");
+        CHECK(json::serialize(logprobs.at("tokens")) == R"(["bytes:\\xc3","bytes:\\xa9","!"])");
+        CHECK(json::serialize(logprobs.at("text_offset")) == "[0,1,1]");
+        CHECK(logprobs.at("top_logprobs").at(0).as_object().contains("<|end|>"));
+    }
+}
+
+TEST_CASE("A response over HTTP, kept, read, continued and deleted",
+          "[gateway][http_exchange][responses]") {
+    Fixture f;
+    CHECK(f.start(HttpRoute::responses, R"({"input":"hi"})") == Started::undecided);
+    f.tokens(0, "Yes");
+    f.finish(0);
+    const auto body = f.reply();
+    CHECK(body.at("status") == "completed");
+    const std::string id(body.at("id").as_string());
+    CHECK(f.ask(HttpRoute::response_get, "", id) == body);
+    CHECK(f.start(HttpRoute::response_get, "", id, 2) == Started::reply);
+    (void)f.reply(404);
+    CHECK(f.ask(HttpRoute::response_cancel, "", id) == body);
+    const auto items = f.ask(HttpRoute::response_input_items, "", id);
+    CHECK(items.at("data").at(0).at("content").at(0).at("text") == "hi");
+
+    const std::string next = R"({"input":"and?","previous_response_id":")" + id + "\"}";
+    CHECK(f.ask(HttpRoute::response_input_tokens, next).at("input_tokens").as_int64() ==
+          static_cast<std::int64_t>(std::string("user=hi;assistant=Yes;user=and?;").size()));
+    (void)f.start(HttpRoute::responses, next);
+    CHECK(f.prompt(1) == "user=hi;assistant=Yes;user=and?;");
+
+    CHECK(f.ask(HttpRoute::response_delete, "", id).at("deleted").as_bool());
+    (void)f.ask(HttpRoute::response_get, "", id, 404);
+    (void)f.ask(HttpRoute::response_delete, "", id, 404);
+    (void)f.ask(HttpRoute::response_cancel, "", id, 404);
+    (void)f.ask(HttpRoute::responses, next, {}, 400);
+}
+
+TEST_CASE("A response as server-sent events", "[gateway][http_exchange][responses]") {
+    Fixture f;
+    CHECK(f.start(HttpRoute::responses, R"({"input":"hi","stream":true})") == Started::stream);
+    CHECK(f.chunks().starts_with("event: response.created\ndata: {\"type\":\"response.created\","));
+    CHECK_FALSE(f.exchange->finished());
+    f.tokens(0, "Yes");
+    f.finish(0);
+    const std::string rest = f.chunks();
+    CHECK(rest.find("event: response.completed\ndata: ") != std::string::npos);
+    CHECK(rest.find("[DONE]") == std::string::npos);
+    CHECK(f.exchange->finished());
+}
+
+TEST_CASE("Any live response is cancelled by its id, by its owner",
+          "[gateway][http_exchange][responses]") {
+    Fixture f;
+    ClientStream stream(f.hub, f.served, test::client(), f.clock, [] {});
+    CHECK_FALSE(stream.on_message(R"({"type":"response.create","input":"hi"})"));
+    std::string frame;
+    REQUIRE(stream.next_frame(frame));
+    const auto created = json::parse(frame);
+    const std::string id(created.at("response").at("id").as_string());
+    CHECK(f.start(HttpRoute::response_cancel, "", id, 2) == Started::reply);
+    (void)f.reply(404);
+    (void)f.ask(HttpRoute::response_cancel, "", id);
+    CHECK(f.cancels.size() == 1);
+    f.exchange.reset();
+}
+
+TEST_CASE("The tokenizer's routes", "[gateway][http_exchange][tokenize]") {
+    Fixture f;
+    CHECK(json::serialize(f.ask(HttpRoute::tokenize, R"({"content":"ab"})")) ==
+          R"({"tokens":[97,98],"count":2,"max_model_len":4096,"token_strs":null})");
+    CHECK(json::serialize(
+              f.ask(HttpRoute::tokenize, R"({"prompt":"\u00e9","return_token_strs":true})")
+                  .at("token_strs")) == R"(["bytes:\\xc3","bytes:\\xa9"])");
+    CHECK(f.ask(HttpRoute::tokenize, R"({"messages":[{"role":"user","content":"hi"}]})")
+              .at("count")
+              .as_int64() == 8);
+    CHECK(f.ask(HttpRoute::detokenize, R"({"tokens":[195,169,256,33]})").at("prompt") ==
+          "\xC3\xA9!");
+    CHECK(f.ask(HttpRoute::apply_template, R"({"messages":[{"role":"user","content":"hi"}]})")
+              .at("prompt") == "user=hi;");
+    (void)f.ask(HttpRoute::tokenize, "{}", {}, 400);
+    (void)f.ask(HttpRoute::detokenize, R"({"tokens":[257]})", {}, 400);
+    (void)f.ask(HttpRoute::detokenize, R"({"tokens":"x"})", {}, 400);
+    (void)f.ask(HttpRoute::apply_template, R"({"messages":[]})", {}, 400);
+}
+
+TEST_CASE("A large text is tokenised elsewhere", "[gateway][http_exchange][tokenize]") {
+    Fixture f;
+    const std::string body = R"({"content":")" + std::string(20000, 'x') + "\"}";
+    CHECK(f.start(HttpRoute::tokenize, body) == Started::undecided);
+    f.run_helpers();
+    CHECK(f.wakes == 1);
+    CHECK(f.reply().at("count").as_int64() == 20000);
+    CHECK(f.start(HttpRoute::chat_completions, R"({"messages":[{"role":"user","content":")" +
+                                                   std::string(20000, 'x') + "\"}]}") ==
+          Started::undecided);
+    f.run_helpers();
+    CHECK(f.reply(400).at("error").at("code") == "context_length_exceeded");
+    CHECK(f.start(HttpRoute::tokenize, body) == Started::undecided);
+    f.exchange.reset();
+    f.run_helpers();  // nobody is there any more
+    CHECK(f.wakes == 2);
+}
+
+TEST_CASE("Models are listed and looked up", "[gateway][http_exchange][models]") {
+    Fixture f;
+    const auto list = f.ask(HttpRoute::models, "");
+    CHECK(list.at("data").as_array().size() == 2);
+    CHECK(list.at("data").at(0).at("id") == "tiny");
+    CHECK(list.at("data").at(0).at("max_model_len").as_int64() == 4096);
+    CHECK(f.ask(HttpRoute::model_get, "", "pet").at("root") == "tiny");
+    (void)f.ask(HttpRoute::model_get, "", "gpt-9", 404);
+}
