@@ -1,0 +1,74 @@
+// troupe complete: continues a text.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "runtime/base/log.hpp"
+#include "tools/troupe/answer_json.hpp"
+#include "tools/troupe/command.hpp"
+#include "tools/troupe/decoding_flags.hpp"
+#include "tools/troupe/local_engine.hpp"
+#include "tools/troupe/prompt_tokens.hpp"
+
+namespace troupe::tools {
+namespace {
+
+struct CompleteFlags {
+    BackendFlags backend;
+    DecodingFlags decoding;
+    std::string prompt;
+    bool chat = false;
+    bool as_json = false;
+};
+
+int complete(CompleteFlags flags) {
+    if (flags.prompt == "-") flags.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+    const auto loaded = load_model(flags.backend.model);
+    if (!loaded) return report(loaded.error());
+    const auto params = decoding_params(flags.decoding, loaded->tokenizer->vocabulary_size());
+    if (!params) return report(params.error());
+    auto tokens = prompt_tokens(*loaded, flags.prompt, flags.chat);
+    if (!tokens) return report(tokens.error());
+    const auto backend = make_backend(*loaded, flags.backend);
+    if (!backend) return report(backend.error());
+
+    LocalEngine engine(*loaded, **backend);
+    const auto answer = engine.generate(std::move(*tokens), *params, [&](std::string_view text) {
+        if (flags.as_json) return;
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+    });
+    if (answer.error()) return report(Error{ErrorKind::invalid_input, answer.error()->message});
+    if (flags.as_json) {
+        std::printf(
+            "%s\n",
+            boost::json::serialize(answer_json(answer, *params, *loaded->tokenizer)).c_str());
+        return exit_ok;
+    }
+    std::printf("\n");
+    if (!flags.decoding.seed && !params->greedy()) log::debug("seed {}", params->seed);
+    return exit_ok;
+}
+
+}  // namespace
+
+void add_complete(CLI::App& app, Run& run) {
+    auto* command = app.add_subcommand("complete", "Continue a text");
+    const auto flags = std::make_shared<CompleteFlags>();
+    add_backend_flags(*command, flags->backend);
+    command->add_option("--prompt,-p", flags->prompt, "the text; - reads standard input")
+        ->required();
+    command->add_flag("--chat", flags->chat, "treat it as a message to an assistant");
+    command->add_flag("--json", flags->as_json, "print one JSON object at the end");
+    add_decoding_flags(*command, flags->decoding);
+    command->callback([flags, &run] { run = [flags] { return complete(*flags); }; });
+}
+
+}  // namespace troupe::tools

@@ -1,0 +1,145 @@
+// troupe kv: the memory that keys and values take, and whether it is there.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <cstdio>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+
+#include "model/gguf.hpp"
+#include "model/hyperparameters.hpp"
+#include "tools/troupe/command.hpp"
+
+namespace troupe::tools {
+namespace {
+
+struct KvFlags {
+    std::string model;
+    std::uint64_t layers = 0;
+    std::uint64_t kv_heads = 0;
+    std::uint64_t head_dim = 0;
+    std::uint64_t tokens = 0;
+    std::uint64_t element_bytes = 2;
+    std::uint64_t users = 1;
+    std::optional<std::uint64_t> memory_bytes;
+    std::optional<std::uint64_t> weight_bytes;  // absent: the file's, or none
+    bool as_json = false;
+};
+
+struct KvSize {
+    std::uint64_t bytes_per_token = 0;
+    std::uint64_t bytes = 0;
+    std::optional<bool> fits;  // where the memory is known
+};
+
+// The shape, and the weights where no flag says otherwise, from the model's file.
+Result<void> read_shape(KvFlags& flags) {
+    if (flags.model.empty()) {
+        if (flags.layers == 0 || flags.kv_heads == 0 || flags.head_dim == 0)
+            return invalid_input("give --model, or all of --layers, --kv-heads and --head-dim");
+        return {};
+    }
+    if (flags.model == "toy")
+        return invalid_input("the toy has no layers: give a GGUF file, or --layers and the like");
+    const auto file = model::GgufFile::open(flags.model);
+    if (!file) return Error{ErrorKind::io, file.error().message};
+    const auto h = model::read_hyperparameters(*file);
+    if (!h) return h.error();
+    flags.layers = h->block_count;
+    flags.kv_heads = h->head_count_kv;
+    flags.head_dim = h->head_length;
+    if (!flags.weight_bytes) flags.weight_bytes = file->size_bytes();
+    return {};
+}
+
+Result<std::uint64_t> product(std::initializer_list<std::uint64_t> factors) {
+    std::uint64_t result = 1;
+    for (const std::uint64_t factor : factors)
+        if (__builtin_mul_overflow(result, factor, &result))
+            return invalid_input("more than 2^64 bytes: give smaller numbers");
+    return result;
+}
+
+// docs/decoding.md, "The KV cache".
+Result<KvSize> kv_size(const KvFlags& flags) {
+    const auto per_token =
+        product({2, flags.layers, flags.kv_heads, flags.head_dim, flags.element_bytes});
+    if (!per_token) return per_token.error();
+    const auto bytes = product({*per_token, flags.tokens, flags.users});
+    if (!bytes) return bytes.error();
+    KvSize size{*per_token, *bytes, std::nullopt};
+    if (flags.memory_bytes) {
+        const std::uint64_t weights = flags.weight_bytes.value_or(0);
+        size.fits = weights <= *flags.memory_bytes && size.bytes <= *flags.memory_bytes - weights;
+    }
+    return size;
+}
+
+std::string readable(std::uint64_t bytes) {
+    const auto size = static_cast<double>(bytes);
+    if (bytes < 1'000'000) return fmt::format("{} bytes", bytes);
+    if (bytes < 1'000'000'000)
+        return fmt::format("{:.1f} MB ({:.1f} MiB)", size / 1e6, size / (1 << 20));
+    return fmt::format("{:.1f} GB ({:.1f} GiB)", size / 1e9, size / (1 << 30));
+}
+
+void print_text(const KvFlags& flags, const KvSize& size) {
+    fmt::print("a token: 2 (key, value) x {} layers x {} KV heads x {} x {} bytes = {} bytes\n",
+               flags.layers, flags.kv_heads, flags.head_dim, flags.element_bytes,
+               size.bytes_per_token);
+    fmt::print("{} tokens{}: {} bytes = {}\n", flags.tokens,
+               flags.users == 1 ? "" : fmt::format(" x {} users", flags.users), size.bytes,
+               readable(size.bytes));
+    if (!size.fits) return;
+    fmt::print("{} in {}", *size.fits ? "fits" : "does not fit", readable(*flags.memory_bytes));
+    if (flags.weight_bytes) fmt::print(" beside {} of weights", readable(*flags.weight_bytes));
+    fmt::print("\n");
+}
+
+int kv(KvFlags flags) {
+    if (auto shape = read_shape(flags); !shape) return report(shape.error());
+    const auto size = kv_size(flags);
+    if (!size) return report(size.error());
+    if (!flags.as_json) {
+        print_text(flags, *size);
+        return exit_ok;
+    }
+    boost::json::object out{{"kv_bytes", size->bytes},
+                            {"kv_bytes_per_token", size->bytes_per_token}};
+    if (size->fits) out["fits"] = *size->fits;
+    std::printf("%s\n", boost::json::serialize(out).c_str());
+    return exit_ok;
+}
+
+}  // namespace
+
+void add_kv(CLI::App& app, Run& run) {
+    auto* command = app.add_subcommand("kv", "Reckon the memory of a KV cache");
+    const auto flags = std::make_shared<KvFlags>();
+    auto* file = command->add_option("--model,-m", flags->model, "a GGUF file, for the shape");
+    const auto add = [&](const char* name, std::uint64_t& value, const char* what) {
+        return command->add_option(name, value, what)->check(CLI::PositiveNumber);
+    };
+    add("--layers", flags->layers, "of the model")->excludes(file);
+    add("--kv-heads", flags->kv_heads, "heads that have keys and values")->excludes(file);
+    add("--head-dim", flags->head_dim, "width of a head")->excludes(file);
+    add("--tokens", flags->tokens, "prompt and answer of one user")->required();
+    add("--bytes", flags->element_bytes, "of one number")->capture_default_str();
+    add("--users", flags->users, "with so many tokens each")->capture_default_str();
+    auto* memory = command
+                       ->add_option("--memory", flags->memory_bytes,
+                                    "bytes there are, such as 80GB: says whether all fits")
+                       ->transform(CLI::AsSizeValue(false));
+    command
+        ->add_option("--weights", flags->weight_bytes,
+                     "bytes of the model's weights; the size of the file where there is one")
+        ->transform(CLI::AsSizeValue(false))
+        ->needs(memory);
+    command->add_flag("--json", flags->as_json, "print one JSON object");
+    command->callback([flags, &run] { run = [flags] { return kv(*flags); }; });
+}
+
+}  // namespace troupe::tools

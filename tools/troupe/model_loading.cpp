@@ -1,0 +1,120 @@
+#include "tools/troupe/model_loading.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "cpu/cpu_backend.hpp"
+#include "model/tokenizer_gguf.hpp"
+#include "model/toy_backend.hpp"
+#include "model/toy_model.hpp"
+#include "runtime/base/log.hpp"
+
+namespace troupe::tools {
+namespace {
+
+// For files without a chat template: models that continue text rather than chat.
+constexpr std::string_view kPlainTemplate =
+    "{% for message in messages %}{{ message['content'] }}{% if not loop.last %}{{ '\\n' }}"
+    "{% endif %}{% endfor %}";
+
+std::string piece_of(const model::Tokenizer& tokenizer, std::optional<model::TokenId> id) {
+    return id ? std::string(tokenizer.piece(*id)) : std::string();
+}
+
+Result<void> add_template(LoadedModel& loaded, std::string_view source) {
+    auto compiled =
+        model::ChatTemplate::compile(source, piece_of(*loaded.tokenizer, loaded.tokenizer->bos()),
+                                     piece_of(*loaded.tokenizer, loaded.tokenizer->eos()));
+    if (!compiled)
+        return Error{compiled.error().kind,
+                     fmt::format("the model's chat template: {}", compiled.error().message)};
+    loaded.chat_template = std::make_unique<const model::ChatTemplate>(std::move(*compiled));
+    return {};
+}
+
+Result<LoadedModel> load_toy() {
+    LoadedModel loaded;
+    loaded.id = "toy";
+    loaded.tokenizer = std::make_unique<const model::ToyTokenizer>();
+    if (auto added = add_template(loaded, model::kToyChatTemplate); !added) return added.error();
+    return loaded;
+}
+
+Result<LoadedModel> load_gguf(const std::string& path) {
+    LoadedModel loaded;
+    loaded.id = std::filesystem::path(path).stem().string();
+    auto file = model::GgufFile::open(path);
+    if (!file) return file.error();
+    loaded.file = std::make_unique<model::GgufFile>(std::move(*file));
+    auto tokenizer = model::load_tokenizer(*loaded.file);
+    if (!tokenizer) return tokenizer.error();
+    loaded.tokenizer = std::move(*tokenizer);
+    auto source = loaded.file->find_string("tokenizer.chat_template");
+    if (!source) return source.error();
+    if (!*source) log::warn("{} has no chat template: messages are joined line by line", loaded.id);
+    if (auto added = add_template(loaded, source->value_or(kPlainTemplate)); !added)
+        return added.error();
+    return loaded;
+}
+
+std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags) {
+    model::ToyBackendOptions options;
+    if (flags.context_max != 0) options.context_length = flags.context_max;
+    options.slots_max = flags.running_max;
+    return std::make_unique<model::ToyBackend>(options);
+}
+
+}  // namespace
+
+void add_backend_flags(CLI::App& command, BackendFlags& flags) {
+    const auto group = "Model";
+    const auto add = [&](const char* name, auto& value, const char* what) {
+        return command.add_option(name, value, what)->group(group)->capture_default_str();
+    };
+    add("--model,-m", flags.model, "a GGUF file, or toy: a built-in model of ten words")
+        ->required();
+    add("--backend", flags.backend, "auto, cpu or cuda")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+    add("--threads", flags.threads, "compute threads; 0: one a core")->check(CLI::Range(0U, 1024U));
+    add("--arithmetic", flags.arithmetic,
+        "native: int8 activations for quantised weights; float32: slow, for checking")
+        ->check(CLI::IsMember({"native", "float32"}));
+    add("--isa", flags.instruction_set, "instruction set: auto, plain, avx2, avx512 or amx");
+    add("--kv-memory", flags.kv_memory_bytes,
+        "bytes for the KV cache, such as 512MB; 0: up to a quarter of the memory")
+        ->transform(CLI::AsSizeValue(false));
+    add("--max-context", flags.context_max,
+        "tokens of prompt and answer; 0: what the model allows");
+    add("--max-running", flags.running_max, "requests that run at once")
+        ->check(CLI::Range(1U, 4096U));
+    add("--max-step-tokens", flags.step_tokens_max, "tokens in one step of the model")
+        ->check(CLI::Range(16U, 8192U));
+}
+
+Result<LoadedModel> load_model(const std::string& path) {
+    return path == "toy" ? load_toy() : load_gguf(path);
+}
+
+Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
+                                                     const BackendFlags& flags) {
+    if (flags.backend == "cuda")
+        return Error{ErrorKind::unsupported,
+                     "this build has no CUDA backend: use --backend cpu, or auto"};
+    if (!loaded.file) return make_toy_backend(flags);
+    cpu::CpuOptions options;
+    options.threads = flags.threads;
+    options.arithmetic =
+        flags.arithmetic == "float32" ? cpu::Arithmetic::float32 : cpu::Arithmetic::native;
+    options.instruction_set = flags.instruction_set;
+    options.kv_memory_bytes = flags.kv_memory_bytes;
+    options.context_length_max = flags.context_max;
+    options.slots_max = flags.running_max;
+    options.tokens_per_step_max = flags.step_tokens_max;
+    const auto ends = loaded.tokenizer->end_tokens();
+    options.end_tokens.assign(ends.begin(), ends.end());
+    return cpu::make_cpu_backend(*loaded.file, options);
+}
+
+}  // namespace troupe::tools

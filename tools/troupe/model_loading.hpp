@@ -1,0 +1,45 @@
+// From a file name (or "toy") to all that serving or trying a model needs.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "model/backend.hpp"
+#include "model/chat_template.hpp"
+#include "model/gguf.hpp"
+#include "model/tokenizer.hpp"
+#include "runtime/base/result.hpp"
+
+namespace troupe::tools {
+
+struct LoadedModel {
+    std::unique_ptr<model::GgufFile> file;  // null for the toy; the backend reads it
+    std::unique_ptr<const model::Tokenizer> tokenizer;
+    std::unique_ptr<const model::ChatTemplate> chat_template;
+    std::string id;  // the file's stem
+};
+
+struct BackendFlags {
+    std::string model;
+    std::string backend = "auto";
+    std::uint32_t threads = 0;
+    std::string arithmetic = "native";
+    std::string instruction_set = "auto";
+    std::uint64_t kv_memory_bytes = 0;
+    std::uint32_t context_max = 0;
+    std::uint32_t running_max = 256;
+    std::uint32_t step_tokens_max = 512;
+};
+
+void add_backend_flags(CLI::App& command, BackendFlags& flags);
+
+// Tokenizer and template; cheap. "toy" is the built-in table model.
+[[nodiscard]] Result<LoadedModel> load_model(const std::string& path);
+
+// Weights and KV cache. `loaded` must outlive the backend.
+[[nodiscard]] Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
+                                                                   const BackendFlags& flags);
+
+}  // namespace troupe::tools

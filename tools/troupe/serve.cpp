@@ -1,0 +1,261 @@
+// troupe serve: the server. Builds the threads and what runs on them, in order, and takes them down
+// in the reverse order when a signal comes.
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "actors/engine.hpp"
+#include "actors/hub.hpp"
+#include "actors/limits.hpp"
+#include "gateway/server.hpp"
+#include "runtime/base/log.hpp"
+#include "runtime/offload.hpp"
+#include "runtime/supervisor.hpp"
+#include "runtime/thread.hpp"
+#include "tools/troupe/command.hpp"
+#include "tools/troupe/model_loading.hpp"
+
+namespace troupe::tools {
+namespace {
+
+struct ServeFlags {
+    BackendFlags backend;
+    gateway::ServerSettings server;
+    std::string alias;
+    std::string keys_path;
+    std::uint32_t waiting_max = actors::limits::kWaitingMax;
+    std::int64_t step_latency_ms = 40;
+    std::uint32_t drain_s = 30;
+};
+
+void report_failure(const runtime::LaneFailure& failure) {
+    log::error("{} on {} failed: {}", failure.coroutine, failure.lane, failure.what);
+}
+
+actors::EngineSettings engine_settings(const ServeFlags& flags, const LoadedModel& loaded) {
+    actors::EngineSettings settings;
+    const auto ends = loaded.tokenizer->end_tokens();
+    settings.scheduler.end_tokens.assign(ends.begin(), ends.end());
+    settings.scheduler.tokenizer = loaded.tokenizer.get();
+    settings.scheduler.waiting_max = flags.waiting_max;
+    settings.scheduler.step_latency_ms = flags.step_latency_ms;
+    return settings;
+}
+
+// What "system_fingerprint" says: changes exactly when answers may change.
+std::string fingerprint_of(const model::BackendInfo& info) {
+    const auto digest = gateway::sha256(info.fingerprint);
+    return fmt::format("fp_{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}", digest[0], digest[1], digest[2],
+                       digest[3], digest[4], digest[5]);
+}
+
+// What /v1/models tells beyond OpenAI's fields.
+std::string facts_json(const model::BackendInfo& info) {
+    return boost::json::serialize(
+        boost::json::object{{"backend", info.kind},
+                            {"arithmetic", info.arithmetic},
+                            {"vocabulary_size", info.vocabulary_size},
+                            {"weight_bytes", info.weight_bytes},
+                            {"kv_bytes_per_token", info.kv_bytes_per_token}});
+}
+
+// Everything that runs, from the first thread to the last. Members are destroyed in reverse order,
+// after all lanes have been joined.
+class Service {
+ public:
+    explicit Service(ServeFlags flags)
+        : flags_(std::move(flags)),
+          main_("main", clock_, report_failure),
+          io_("io-0", clock_, report_failure),
+          engine_lane_("engine", clock_, report_failure),
+          executor_lane_("executor", clock_, report_failure),
+          offload_lane_("offload-0", clock_, report_failure),
+          offload_({&offload_lane_}, actors::limits::kRequestsLiveMax),
+          supervisor_(main_, policy(), [this](runtime::SupervisorAction a) { perform(a); }) {}
+
+    // Until a signal or a fault ends it.
+    int run() {
+        auto server = gateway::Server::listen(io_, flags_.server);
+        if (!server) return report(server.error());
+        server_ = std::move(*server);
+        io_.start();
+        server_->start();
+        if (auto started = start_engine(); !started) {
+            const int code = report(started.error());
+            io_.stop();
+            io_.join();
+            return code;
+        }
+        main_.spawn("supervisor", supervisor_.run());
+        main_.spawn("signals", supervisor_.watch_signals());
+        main_.run();
+        return static_cast<int>(supervisor_.exit_code());
+    }
+
+ private:
+    runtime::SupervisorPolicy policy() const {
+        runtime::SupervisorPolicy policy;
+        policy.drain = std::chrono::seconds(flags_.drain_s);
+        return policy;
+    }
+
+    Result<void> start_engine() {
+        const auto started = clock_.now();
+        auto loaded = load_model(flags_.backend.model);
+        if (!loaded) return loaded.error();
+        loaded_ = std::move(*loaded);
+        auto backend = make_backend(loaded_, flags_.backend);
+        if (!backend) return backend.error();
+        backend_ = std::move(*backend);
+        const auto& info = backend_->info();
+        inbox_.emplace(runtime::MailboxCapacity{
+            .normal_max = actors::limits::hub_deliveries_max(info.context_length),
+            .control_max = 2});
+        engine_.emplace(engine_settings(flags_, loaded_), *backend_, engine_lane_, executor_lane_,
+                        std::vector{runtime::Address<actors::HubMessage>(*inbox_)},
+                        [this](const std::string& message) {
+                            supervisor_.address().send(runtime::EngineFailed{message});
+                        });
+        const actors::SessionLimits limits;
+        hub_.emplace(0, engine_->scheduler(), actors::offload_from(io_, offload_),
+                     limits.stored_max, limits.stored_bytes_max);
+        served_.emplace(served_model(info));
+        engine_->start();
+        io_.spawn("hub", actors::run_hub(*hub_, *inbox_));
+        offload_lane_.start();
+        engine_lane_.start();
+        executor_lane_.start();
+        server_->ready({*served_, *hub_, engine_->stats()});
+        announce(info, clock_.now() - started);
+        return {};
+    }
+
+    gateway::ServedModel served_model(const model::BackendInfo& info) const {
+        const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
+        gateway::WireLimits limits;
+        limits.heartbeat_ms = flags_.server.heartbeat.count() * 1000;
+        return {.tokenizer = *loaded_.tokenizer,
+                .chat_template = *loaded_.chat_template,
+                .id = flags_.alias.empty() ? loaded_.id : flags_.alias,
+                .aliases = {loaded_.id},
+                .context_length = info.context_length,
+                .system_fingerprint = fingerprint_of(info),
+                .created_at = std::chrono::duration_cast<std::chrono::seconds>(unix_now).count(),
+                .unix_offset = unix_now - clock_.now().time_since_epoch(),
+                .facts_json = facts_json(info),
+                .defaults = {},
+                .session_limits = {},
+                .limits = limits};
+    }
+
+    void announce(const model::BackendInfo& info, runtime::Duration took) const {
+        log::info("{}: {} ({}), context {}, KV cache for {} tokens ({:.0f} MB), loaded in {:.2f} s",
+                  served_->id, info.kind, info.arithmetic, info.context_length,
+                  info.pages_total * model::kPageTokens,
+                  static_cast<double>(info.pages_total) * model::kPageTokens *
+                      static_cast<double>(info.kv_bytes_per_token) / 1e6,
+                  std::chrono::duration<double>(took).count());
+        if (flags_.server.keys.empty())
+            log::info(
+                "no keys are set, so only this machine can connect (--api-keys changes that)");
+        std::printf("troupe is ready: %s\n", server_->address().c_str());
+        std::fflush(stdout);
+    }
+
+    // What the supervisor asks for, on the main lane.
+    void perform(runtime::SupervisorAction action) {
+        using runtime::SupervisorAction;
+        log::debug("supervisor: {}", runtime::to_string(action));
+        switch (action) {
+            case SupervisorAction::drain_sessions:
+                inbox_->send_control(actors::HubShutdown{});
+                server_->drain([this] { supervisor_.address().send(runtime::SessionsDrained{}); });
+                break;
+            case SupervisorAction::cancel_sessions:
+                engine_->shutdown(clock_.now());
+                break;
+            case SupervisorAction::stop_engine:
+                engine_->shutdown(clock_.now());
+                engine_lane_.finish();
+                executor_lane_.finish();
+                engine_lane_.join();
+                executor_lane_.join();
+                supervisor_.address().send(runtime::EngineStopped{});
+                break;
+            case SupervisorAction::join:
+                server_->stop();
+                inbox_->close();
+                offload_lane_.stop();
+                io_.finish();
+                io_.join();
+                offload_lane_.join();
+                main_.finish();
+                break;
+            case SupervisorAction::exit_now:
+                log::warn("leaving at once");
+                std::_Exit(static_cast<int>(supervisor_.exit_code()));
+        }
+    }
+
+    const ServeFlags flags_;
+    runtime::SteadyClock clock_;
+    runtime::NamedThread main_;
+    runtime::NamedThread io_;
+    runtime::NamedThread engine_lane_;
+    runtime::NamedThread executor_lane_;
+    runtime::NamedThread offload_lane_;
+    runtime::Offload offload_;
+    runtime::Supervisor supervisor_;
+    LoadedModel loaded_;
+    std::unique_ptr<model::Backend> backend_;
+    std::optional<runtime::Mailbox<actors::HubMessage>> inbox_;
+    std::optional<actors::Engine> engine_;
+    std::optional<actors::SessionHub> hub_;
+    std::optional<gateway::ServedModel> served_;
+    std::unique_ptr<gateway::Server> server_;
+};
+
+int serve(ServeFlags flags) {
+    if (!flags.keys_path.empty()) {
+        auto keys = gateway::KeyRing::load(flags.keys_path);
+        if (!keys) return report(keys.error());
+        flags.server.keys = std::move(*keys);
+    }
+    Service service(std::move(flags));
+    return service.run();
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Run& run) {
+    auto* command =
+        app.add_subcommand("serve", "Serve a model over WebSocket and HTTP, with a page");
+    const auto flags = std::make_shared<ServeFlags>();
+    auto& server = flags->server;
+    add_backend_flags(*command, flags->backend);
+    const auto group = "Serving";
+    const auto add = [&](const char* name, auto& value, const char* what) {
+        return command->add_option(name, value, what)->group(group)->capture_default_str();
+    };
+    add("--host", server.host, "address to listen on; others than this machine's own need keys");
+    add("--port", server.port, "port to listen on; 0: any free one");
+    add("--api-keys", flags->keys_path, "file of API keys, one NAME KEY a line");
+    add("--alias", flags->alias, "the model's name for clients, instead of the file's");
+    add("--allow-host", server.allow.hosts, "serve requests for this host name, too");
+    add("--allow-origin", server.allow.origins, "let pages of this origin use the server");
+    add("--max-waiting", flags->waiting_max, "requests that may wait; more are refused")
+        ->check(CLI::Range(0U, 16'000U));
+    add("--step-latency-ms", flags->step_latency_ms, "aim for the gap between tokens")
+        ->check(CLI::Range(1, 10'000));
+    add("--sockets-per-client", server.sockets_per_client_max,
+        "WebSockets of one key or one browser");
+    add("--drain-seconds", flags->drain_s, "how long answers may go on after SIGTERM");
+    command->callback([flags, &run] { run = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace troupe::tools
