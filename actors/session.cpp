@@ -206,8 +206,9 @@ void Session::start(Lane& lane, CreateRequest request, bool cancelled) {
     }
     actions_.push_back(PreparePrompt{
         .ticket = work.ticket,
-        .messages =
-            conversation(work.request.instructions, work.before.get(), work.request.input)});
+        .messages = conversation(work.request.instructions, work.before.get(), work.request.input),
+        .fit = {.drop_old_turns = work.request.drop_old_turns,
+                .answer_tokens = work.request.params.max_tokens}});
 }
 
 void Session::fail_before_created(Lane& lane, RequestError error) {
@@ -244,10 +245,12 @@ void Session::begin_response(Work& work, PreparedPrompt prompt) {
     initial.id = "resp_" + prompt.id_suffix;
     initial.item_id = "msg_" + prompt.id_suffix;
     initial.created_at = prompt.unix_seconds;
+    initial.dropped_messages = prompt.dropped_messages;
     initial.settings = std::make_shared<const ResponseSettings>(
         ResponseSettings{.previous_response_id = request.previous_response_id,
                          .params = request.params,
                          .store = request.store,
+                         .drop_old_turns = request.drop_old_turns,
                          .echoed = request.echoed});
     work.request_id = prompt.request;
     work.stop = runtime::StopFlag::make();
@@ -262,6 +265,7 @@ void Session::begin_response(Work& work, PreparedPrompt prompt) {
     submit.principal = principal_;
     submit.cache_salt = principal_.id;
     submit.prefill_only = !request.generate;
+    submit.deadline = request.deadline;
     submit.stop = work.stop;
     actions_.push_back(std::move(submit));
 }

@@ -54,6 +54,12 @@ struct EchoedFields {
     friend bool operator==(const EchoedFields&, const EchoedFields&) = default;
 };
 
+// How a conversation is made to fit the context.
+struct PromptFit {
+    bool drop_old_turns = false;      // else a prompt that is too long is refused
+    std::int32_t answer_tokens = -1;  // asked for; below 0: no limit
+};
+
 struct CreateRequest {
     std::optional<std::string> stream_id;  // none: the default lane
     std::string event_id;                  // echoed in an error
@@ -63,6 +69,8 @@ struct CreateRequest {
     model::DecodingParams params;
     bool generate = true;  // false: warm the prefix and give an id to chain from
     bool store = true;
+    bool drop_old_turns = false;  // truncation "auto"
+    std::optional<runtime::TimePoint> deadline;
     EchoedFields echoed;
 };
 
@@ -103,6 +111,7 @@ struct ResponseSettings {
     std::string previous_response_id;
     model::DecodingParams params;
     bool store = true;
+    bool drop_old_turns = false;
     EchoedFields echoed;
 };
 
@@ -122,6 +131,7 @@ struct Response {
     std::optional<RequestError> error;
     Usage usage;
     Timings timings;
+    std::uint32_t dropped_messages = 0;  // of the conversation, to fit the context
 };
 
 // response.created, .queued, .in_progress, .completed, .incomplete, .failed
@@ -186,6 +196,7 @@ struct ServerEvent {
 struct PreparePrompt {
     std::uint64_t ticket = 0;
     std::vector<model::ChatMessage> messages;
+    PromptFit fit;
 };
 
 // Submit and Cancel go to the scheduler.
@@ -196,6 +207,7 @@ using SessionAction = std::variant<PreparePrompt, Submit, Cancel>;
 struct PreparedPrompt {
     std::uint64_t ticket = 0;
     std::vector<model::TokenId> tokens;
+    std::uint32_t dropped_messages = 0;
     std::optional<RequestError> error;
     RequestId request = 0;
     std::string id_suffix;  // >= 128 random bits as hex: resp_<suffix>, msg_<suffix>

@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "gateway/wire_prompt.hpp"
 
 namespace troupe::gateway {
 
@@ -31,6 +30,7 @@ SessionShell::~SessionShell() {
 
 void SessionShell::create(WireCreate create) {
     if (!create.seed_given) create.request.params.seed = draw_seed(hub_);
+    if (create.deadline) create.request.deadline = clock_.now() + *create.deadline;
     core_.create(std::move(create.request));
     perform();
 }
@@ -92,13 +92,14 @@ void SessionShell::perform() {
 void SessionShell::prepare(actors::PreparePrompt request) {
     const std::uint64_t ticket = request.ticket;
     if (prompt_bytes(request.messages) <= served_.limits.offload_bytes)
-        return prepared(ticket, make_prompt(request.messages, served_));
-    using Tokens = WireResult<std::vector<model::TokenId>>;
-    auto made = std::make_shared<std::optional<Tokens>>();
-    auto messages =
-        std::make_shared<const std::vector<model::ChatMessage>>(std::move(request.messages));
+        return prepared(ticket, make_prompt(request.messages, request.fit, served_));
+    auto made = std::make_shared<std::optional<WireResult<FittedPrompt>>>();
+    auto asked = std::make_shared<const actors::PreparePrompt>(std::move(request));
     hub_.offload(
-        session_, [&served = served_, messages, made] { *made = make_prompt(*messages, served); },
+        session_,
+        [&served = served_, asked, made] {
+            *made = make_prompt(asked->messages, asked->fit, served);
+        },
         [this, ticket, made] {
             prepared(ticket, std::move(**made));
             perform();
@@ -106,19 +107,21 @@ void SessionShell::prepare(actors::PreparePrompt request) {
         });
 }
 
-void SessionShell::prepared(std::uint64_t ticket, WireResult<std::vector<model::TokenId>> tokens) {
+void SessionShell::prepared(std::uint64_t ticket, WireResult<FittedPrompt> fitted) {
     actors::PreparedPrompt prompt{.ticket = ticket,
                                   .tokens = {},
+                                  .dropped_messages = 0,
                                   .error = {},
                                   .request = hub_.next_request(),
                                   .id_suffix = hub_.random_hex(),
                                   .unix_seconds = unix_seconds()};
-    if (tokens && !hub_.has_room(1)) {
+    if (fitted && !hub_.has_room(1)) {
         prompt.error = actors::too_many_requests_error();
-    } else if (tokens) {
-        prompt.tokens = std::move(*tokens);
+    } else if (fitted) {
+        prompt.tokens = std::move(fitted->tokens);
+        prompt.dropped_messages = fitted->dropped_messages;
     } else {
-        prompt.error = tokens.error();
+        prompt.error = fitted.error();
     }
     core_.prepared(std::move(prompt));
 }

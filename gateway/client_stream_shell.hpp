@@ -11,6 +11,7 @@
 #include "actors/session.hpp"
 #include "gateway/served_model.hpp"
 #include "gateway/wire_client_event.hpp"
+#include "gateway/wire_prompt.hpp"
 #include "runtime/clock.hpp"
 
 namespace troupe::gateway {
@@ -53,7 +54,7 @@ class SessionShell final : private actors::SessionHandler {
 
     void perform();
     void prepare(actors::PreparePrompt request);
-    void prepared(std::uint64_t ticket, WireResult<std::vector<model::TokenId>> tokens);
+    void prepared(std::uint64_t ticket, WireResult<FittedPrompt> fitted);
     [[nodiscard]] std::int64_t unix_seconds() const;
 
     actors::SessionHub& hub_;

@@ -18,7 +18,6 @@ namespace troupe::gateway {
 namespace {
 
 using Started = HttpExchange::Started;
-using PromptTokens = std::vector<model::TokenId>;
 
 // One choice: its place in the answer, and how much of it has been told.
 struct Choice {
@@ -48,6 +47,7 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
                 .served = served_,
                 .params = request_.params},
           session_(hub_.join(*this)) {
+        if (request_.deadline) deadline_ = context.clock.now() + *request_.deadline;
         if (!request_.seed_given) request_.params.seed = draw_seed(hub_);
         if (hub_.draining()) {
             fail(actors::shutting_down_error());
@@ -80,11 +80,12 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
     bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
     void prepare();
-    void submit_all(std::vector<PromptTokens> prompts);
+    void submit_all(std::vector<FittedPrompt> prompts);
     void fail(actors::RequestError error);
     void stop_all(runtime::StopReason reason);
     void reply_with_all();
     [[nodiscard]] actors::Usage total_usage() const;
+    [[nodiscard]] AnswerFacts facts_of(const actors::Generation& generation) const;
     [[nodiscard]] std::string echoed(const CompletionPrompt& prompt) const;
     [[nodiscard]] bool append_next(std::string& out, std::uint32_t index);
     [[nodiscard]] bool append_news(std::string& out, std::uint32_t index);
@@ -98,6 +99,8 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
     const CompletionHead head_;
     const actors::SessionId session_;
     bool joined_ = true;
+    std::optional<runtime::TimePoint> deadline_;
+    std::uint32_t dropped_messages_ = 0;
 
     std::vector<Choice> choices_;
     std::optional<actors::RequestError> error_;
@@ -107,18 +110,20 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
 };
 
 // All prompts of a call, or the first error among them.
-WireResult<std::vector<PromptTokens>> make_prompts(const CompletionRequest& request,
+WireResult<std::vector<FittedPrompt>> make_prompts(const CompletionRequest& request,
                                                    const ServedModel& served) {
-    std::vector<PromptTokens> prompts;
+    std::vector<FittedPrompt> prompts;
     if (request.chat) {
-        auto tokens = make_prompt(request.messages, served);
-        if (!tokens) return tokens.error();
-        prompts.push_back(std::move(*tokens));
+        const actors::PromptFit fit{.drop_old_turns = request.drop_old_turns,
+                                    .answer_tokens = request.params.max_tokens};
+        auto fitted = make_prompt(request.messages, fit, served);
+        if (!fitted) return fitted.error();
+        prompts.push_back(std::move(*fitted));
     }
     for (const CompletionPrompt& prompt : request.prompts) {
-        auto tokens = make_prompt(prompt, served);
-        if (!tokens) return tokens.error();
-        prompts.push_back(std::move(*tokens));
+        auto fitted = make_prompt(prompt, served);
+        if (!fitted) return fitted.error();
+        prompts.push_back(std::move(*fitted));
     }
     return prompts;
 }
@@ -127,7 +132,7 @@ void CompletionCall::prepare() {
     std::size_t bytes = prompt_bytes(request_.messages);
     for (const CompletionPrompt& prompt : request_.prompts)
         bytes += prompt_bytes(prompt);
-    using Made = WireResult<std::vector<PromptTokens>>;
+    using Made = WireResult<std::vector<FittedPrompt>>;
     const auto take = [this](Made made) {
         if (!made) return fail(made.error());
         submit_all(std::move(*made));
@@ -144,9 +149,10 @@ void CompletionCall::prepare() {
         });
 }
 
-void CompletionCall::submit_all(std::vector<PromptTokens> prompts) {
+void CompletionCall::submit_all(std::vector<FittedPrompt> prompts) {
     if (!hub_.has_room(prompts.size() * request_.answers))
         return fail(actors::too_many_requests_error());
+    dropped_messages_ = prompts.front().dropped_messages;  // a chat has one prompt
     choices_.reserve(prompts.size() * request_.answers);
     for (std::size_t p = 0; p < prompts.size(); ++p) {
         for (std::uint32_t answer = 0; answer < request_.answers; ++answer) {
@@ -157,12 +163,13 @@ void CompletionCall::submit_all(std::vector<PromptTokens> prompts) {
             actors::Submit submit;
             submit.reply_to = hub_.address_of(session_);
             submit.request = choice.request;
-            submit.prompt = prompts[p];
+            submit.prompt = prompts[p].tokens;
             submit.params = request_.params;
             submit.answer_index = answer;
             submit.principal = principal_;
             submit.cache_salt = principal_.id;
             submit.stop = choice.stop;
+            submit.deadline = deadline_;
             choices_.push_back(std::move(choice));
             hub_.submit(std::move(submit));
         }
@@ -174,7 +181,7 @@ std::string CompletionCall::echoed(const CompletionPrompt& prompt) const {
     auto stream = model::TextStream::make(served_.tokenizer, {});
     TROUPE_ASSERT(stream.has_value(), "there are no stop strings");
     std::string text;
-    stream->feed(std::get<PromptTokens>(prompt), text);
+    stream->feed(std::get<std::vector<model::TokenId>>(prompt), text);
     stream->finish(text);
     return text;
 }
@@ -229,8 +236,11 @@ actors::Usage CompletionCall::total_usage() const {
     return total;
 }
 
-AnswerFacts facts_of(const actors::Generation& generation) {
-    return {generation.reason(), generation.cause(), generation.usage(), generation.timings()};
+AnswerFacts CompletionCall::facts_of(const actors::Generation& generation) const {
+    AnswerFacts facts{generation.reason(), generation.cause(), generation.usage(),
+                      generation.timings()};
+    if (request_.drop_old_turns) facts.dropped_messages = dropped_messages_;
+    return facts;
 }
 
 void CompletionCall::reply_with_all() {

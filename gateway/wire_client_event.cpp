@@ -101,10 +101,6 @@ WireResult<> check_shapes(const JsonFields& fields) {
                                            "text only.",
                                            type.substr(0, 40)));
     }
-    std::optional<std::string> truncation;
-    TROUPE_TRY_ASSIGN(truncation, fields.string("truncation"));
-    if (truncation && *truncation != "disabled")
-        return unsupported("truncation", "truncation other than \"disabled\" is not supported.");
     std::optional<bool> background;
     TROUPE_TRY_ASSIGN(background, fields.boolean("background"));
     if (background.value_or(false))
@@ -128,7 +124,9 @@ WireResult<> read_create(const JsonFields& fields, const ServedModel& served, Wi
     if (params.answers != 1)
         return unsupported("n", "A response has one answer; use /v1/chat/completions for n > 1.");
     request.params = std::move(params.params);
+    request.drop_old_turns = params.drop_old_turns;
     create.seed_given = params.seed_given;
+    create.deadline = params.deadline;
 
     TROUPE_TRY_ASSIGN(request.instructions, fields.string("instructions"));
     if (request.instructions) {

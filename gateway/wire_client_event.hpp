@@ -2,6 +2,7 @@
 // without a type. Pure; any thread.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,10 +13,12 @@
 
 namespace troupe::gateway {
 
-// A create that is well-formed. `seed_given` false: the shell draws a seed.
+// A create that is well-formed. `seed_given` false: the shell draws a seed. It also makes a time of
+// `deadline`, which counts from the request's arrival.
 struct WireCreate {
     actors::CreateRequest request;
     bool seed_given = false;
+    std::optional<std::chrono::milliseconds> deadline;
     bool stream = false;  // HTTP only; a socket always streams
 };
 

@@ -2,7 +2,9 @@
 // in OpenAI's form. Pure; any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +28,8 @@ struct CompletionRequest {
     model::DecodingParams params;
     bool seed_given = false;
     std::uint32_t answers = 1;  // n, for each prompt
+    bool drop_old_turns = false;
+    std::optional<std::chrono::milliseconds> deadline;  // from the request's arrival
     bool stream = false;
     bool include_usage = false;
     bool echo = false;  // completions: the prompt stands before the answer

@@ -26,10 +26,6 @@ WireResult<> check_answer_form(const JsonFields& fields) {
                                            "plain text only.",
                                            type.substr(0, 40)));
     }
-    std::optional<std::string> truncation;
-    TROUPE_TRY_ASSIGN(truncation, fields.string("truncation"));
-    if (truncation && *truncation != "disabled")
-        return unsupported("truncation", "truncation other than \"disabled\" is not supported.");
     std::optional<std::string> suffix;
     TROUPE_TRY_ASSIGN(suffix, fields.string("suffix"));
     if (suffix && !suffix->empty())
@@ -59,6 +55,8 @@ WireResult<> read_common(const JsonFields& fields, const ServedModel& served, Do
     request.params = std::move(params.params);
     request.seed_given = params.seed_given;
     request.answers = params.answers;
+    request.drop_old_turns = params.drop_old_turns;
+    request.deadline = params.deadline;
     return read_streaming(fields, request);
 }
 

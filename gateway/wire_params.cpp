@@ -15,6 +15,7 @@ constexpr std::int64_t kInt64Min = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kStopStringsMax = 16;
 constexpr std::size_t kTokenListMax = 1024;
+constexpr std::int64_t kDeadlineMsMax = 24 * 60 * 60 * 1000;
 
 WireResult<> read_number(const JsonFields& fields, std::string_view name, double least, double most,
                          double& target) {
@@ -249,6 +250,32 @@ WireResult<> read_answers(const JsonFields& fields, const ServedModel& served,
     return {};
 }
 
+// What of a conversation that is too long may be left out. A completion's prompt has no turns.
+WireResult<> read_truncation(const JsonFields& fields, Door door, bool& drop_old_turns) {
+    std::optional<std::string> truncation;
+    TROUPE_TRY_ASSIGN(truncation, fields.string("truncation"));
+    if (!truncation || *truncation == "disabled") return {};
+    if (*truncation != "auto")
+        return invalid_parameter("truncation",
+                                 fmt::format("truncation is \"{}\", but must be \"auto\" or "
+                                             "\"disabled\".",
+                                             truncation->substr(0, 40)));
+    if (door == Door::completions)
+        return unsupported("truncation",
+                           "truncation \"auto\" leaves out old turns, but a completion's prompt "
+                           "has none.");
+    drop_old_turns = true;
+    return {};
+}
+
+WireResult<> read_deadline(const JsonFields& fields,
+                           std::optional<std::chrono::milliseconds>& deadline) {
+    std::optional<std::int64_t> value;
+    TROUPE_TRY_ASSIGN(value, fields.integer("deadline_ms", 1, kDeadlineMsMax));
+    if (value) deadline = std::chrono::milliseconds(*value);
+    return {};
+}
+
 }  // namespace
 
 WireResult<WireParams> read_params(const JsonFields& fields, const ServedModel& served, Door door) {
@@ -263,6 +290,8 @@ WireResult<WireParams> read_params(const JsonFields& fields, const ServedModel& 
     if (auto done = read_samplers(fields, p); !done) return done.error();
     if (auto done = read_logprobs(fields, door, p); !done) return done.error();
     if (auto done = read_answers(fields, served, read.answers); !done) return done.error();
+    if (auto done = read_truncation(fields, door, read.drop_old_turns); !done) return done.error();
+    if (auto done = read_deadline(fields, read.deadline); !done) return done.error();
     std::optional<std::int64_t> seed;
     TROUPE_TRY_ASSIGN(seed, fields.integer("seed", kInt64Min, kInt64Max));
     if (seed) p.seed = static_cast<std::uint64_t>(*seed);

@@ -2,6 +2,7 @@
 // and defaults, the same at every door. Pure; any thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -16,7 +17,9 @@ enum class Door : std::uint8_t { responses, chat_completions, completions };
 struct WireParams {
     model::DecodingParams params;  // `seed` is set only where seed_given
     bool seed_given = false;
-    std::uint32_t answers = 1;  // n
+    std::uint32_t answers = 1;                          // n
+    bool drop_old_turns = false;                        // truncation "auto"
+    std::optional<std::chrono::milliseconds> deadline;  // from the request's arrival
 };
 
 // Absent and null mean the served model's default. Errors name field, value and range.

@@ -2,25 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
 namespace troupe::gateway {
 namespace {
 
-WireResult<std::vector<model::TokenId>> checked(std::vector<model::TokenId> tokens,
-                                                const ServedModel& served) {
-    if (tokens.empty())
+WireResult<FittedPrompt> checked(FittedPrompt prompt, const ServedModel& served) {
+    if (prompt.tokens.empty())
         return invalid_parameter("prompt", "The prompt is empty; there is nothing to go on from.");
-    if (tokens.size() >= served.context_length)
+    if (prompt.tokens.size() >= served.context_length)
         return actors::RequestError{
             .status = 400,
             .code = "context_length_exceeded",
-            .message = fmt::format("The prompt has {} tokens, but this model's context holds {}, "
-                                   "prompt and answer together.",
-                                   tokens.size(), served.context_length),
+            .message =
+                fmt::format("The prompt has {} tokens{}, but this model's context holds {}, "
+                            "prompt and answer together.",
+                            prompt.tokens.size(),
+                            prompt.dropped_messages > 0 ? " with all older turns left out" : "",
+                            served.context_length),
             .param = {}};
-    return tokens;
+    return prompt;
 }
 
 WireResult<model::RenderedChat> render(const std::vector<model::ChatMessage>& messages,
@@ -31,6 +34,39 @@ WireResult<model::RenderedChat> render(const std::vector<model::ChatMessage>& me
     auto rendered = served.chat_template.render(messages, options);
     if (!rendered) return invalid_parameter("messages", rendered.error().message);
     return std::move(*rendered);
+}
+
+bool begins_turn(const model::ChatMessage& message) {
+    return message.role == "user";
+}
+
+std::size_t count_turns(const std::vector<model::ChatMessage>& messages) {
+    return static_cast<std::size_t>(std::count_if(messages.begin(), messages.end(), begins_turn));
+}
+
+// What stands before the first user message belongs to the first turn.
+WireResult<FittedPrompt> without_turns(const std::vector<model::ChatMessage>& messages,
+                                       std::size_t dropped_turns, const ServedModel& served) {
+    FittedPrompt fitted;
+    std::vector<model::ChatMessage> kept;
+    std::size_t turn = 0;
+    for (const model::ChatMessage& message : messages) {
+        turn += begins_turn(message) ? 1 : 0;
+        const bool stays = message.role == "system" || message.role == "developer";
+        if (std::max<std::size_t>(turn, 1) > dropped_turns || stays) kept.push_back(message);
+    }
+    fitted.dropped_messages = static_cast<std::uint32_t>(messages.size() - kept.size());
+    auto tokens = template_tokens(kept, served);
+    if (!tokens) return tokens.error();
+    fitted.tokens = std::move(*tokens);
+    return fitted;
+}
+
+std::size_t prompt_tokens_max(const actors::PromptFit& fit, const ServedModel& served) {
+    const std::uint32_t quarter = std::max(served.context_length / 4, 1U);
+    const std::uint32_t answer =
+        fit.answer_tokens < 0 ? quarter : static_cast<std::uint32_t>(fit.answer_tokens);
+    return served.context_length - std::clamp(answer, 1U, quarter);
 }
 
 }  // namespace
@@ -63,22 +99,40 @@ WireResult<std::string> template_text(const std::vector<model::ChatMessage>& mes
     return std::move(rendered->text);
 }
 
-WireResult<std::vector<model::TokenId>> make_prompt(const std::vector<model::ChatMessage>& messages,
-                                                    const ServedModel& served) {
-    auto tokens = template_tokens(messages, served);
-    if (!tokens) return tokens.error();
-    return checked(std::move(*tokens), served);
+WireResult<FittedPrompt> make_prompt(const std::vector<model::ChatMessage>& messages,
+                                     const actors::PromptFit& fit, const ServedModel& served) {
+    auto whole = without_turns(messages, 0, served);
+    if (!whole) return whole.error();
+    const std::size_t most = prompt_tokens_max(fit, served);
+    if (whole->tokens.size() <= most || !fit.drop_old_turns)
+        return checked(std::move(*whole), served);
+    // The fewest turns that will do: more turns less are never more tokens.
+    std::size_t too_few = 0;
+    std::size_t enough = std::max<std::size_t>(count_turns(messages), 1) - 1;
+    auto fitted = enough > 0 ? without_turns(messages, enough, served) : std::move(whole);
+    while (fitted && too_few + 1 < enough) {
+        const std::size_t middle = (too_few + enough) / 2;
+        auto tried = without_turns(messages, middle, served);
+        if (!tried) return tried.error();
+        if (tried->tokens.size() > most) {
+            too_few = middle;
+        } else {
+            enough = middle;
+            fitted = std::move(tried);
+        }
+    }
+    if (!fitted) return fitted.error();
+    return checked(std::move(*fitted), served);
 }
 
-WireResult<std::vector<model::TokenId>> make_prompt(const CompletionPrompt& prompt,
-                                                    const ServedModel& served) {
+WireResult<FittedPrompt> make_prompt(const CompletionPrompt& prompt, const ServedModel& served) {
     if (const auto* ids = std::get_if<std::vector<model::TokenId>>(&prompt))
-        return checked(*ids, served);
+        return checked({.tokens = *ids}, served);
     std::vector<model::TokenId> tokens;
     if (served.tokenizer.add_bos() && served.tokenizer.bos())
         tokens.push_back(*served.tokenizer.bos());
     served.tokenizer.encode(std::get<std::string>(prompt), tokens);
-    return checked(std::move(tokens), served);
+    return checked({.tokens = std::move(tokens)}, served);
 }
 
 }  // namespace troupe::gateway

@@ -21,12 +21,23 @@ namespace troupe::gateway {
 [[nodiscard]] WireResult<std::string> template_text(const std::vector<model::ChatMessage>& messages,
                                                     const ServedModel& served);
 
+struct FittedPrompt {
+    std::vector<model::TokenId> tokens;
+    std::uint32_t dropped_messages = 0;
+};
+
 // Prompts to submit. Errors: 400 where the template refuses the conversation, where nothing is left
 // to begin with, and context_length_exceeded, with both numbers, where no room is left for an
 // answer.
-[[nodiscard]] WireResult<std::vector<model::TokenId>> make_prompt(
-    const std::vector<model::ChatMessage>& messages, const ServedModel& served);
-[[nodiscard]] WireResult<std::vector<model::TokenId>> make_prompt(const CompletionPrompt& prompt,
-                                                                  const ServedModel& served);
+//
+// fit.drop_old_turns: the oldest turns are left out, as few as will do, until there is room for
+// fit.answer_tokens, but for no more than a quarter of the context. A turn is a user message and
+// what follows it. System and developer messages and the last turn stay; where the last turn alone
+// leaves less room, that is what the answer gets.
+[[nodiscard]] WireResult<FittedPrompt> make_prompt(const std::vector<model::ChatMessage>& messages,
+                                                   const actors::PromptFit& fit,
+                                                   const ServedModel& served);
+[[nodiscard]] WireResult<FittedPrompt> make_prompt(const CompletionPrompt& prompt,
+                                                   const ServedModel& served);
 
 }  // namespace troupe::gateway

@@ -93,7 +93,7 @@ void append_settings(JsonObject& object, const ResponseSettings& settings) {
     const EchoedFields& echoed = settings.echoed;
     object.json("tools", echoed.tools);
     object.json("tool_choice", echoed.tool_choice);
-    object.text("truncation", "disabled");
+    object.text("truncation", settings.drop_old_turns ? "auto" : "disabled");
     object.json("parallel_tool_calls", echoed.parallel_tool_calls);
     object.json("text", echoed.text);
     object.number("top_p", params.top_p);
@@ -263,9 +263,10 @@ void append_response(std::string& out, const Response& response, const ServedMod
     append_settings(object, settings);
     append_usage(object.field("usage"), response.usage);
     if (response.finish_reason) {
-        append_facts(object.field("troupe"),
-                     {*response.finish_reason, response.cause, response.usage, response.timings},
-                     settings.params, served);
+        AnswerFacts facts{*response.finish_reason, response.cause, response.usage,
+                          response.timings};
+        if (settings.drop_old_turns) facts.dropped_messages = response.dropped_messages;
+        append_facts(object.field("troupe"), facts, settings.params, served);
     }
     object.close();
 }

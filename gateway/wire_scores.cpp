@@ -134,6 +134,11 @@ void append_facts(std::string& out, const AnswerFacts& facts, const model::Decod
         object.null("tokens_per_second");
     }
     object.integer("cached_tokens", facts.usage.cached_tokens);
+    if (facts.dropped_messages) {
+        JsonObject truncation(object.field("truncation"));
+        truncation.integer("dropped_messages", *facts.dropped_messages);
+        truncation.close();
+    }
     object.integer("seed", static_cast<std::int64_t>(params.seed));
     object.text("system_fingerprint", served.system_fingerprint);
     append_params(object.field("parameters"), params);

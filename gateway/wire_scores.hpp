@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -33,8 +34,8 @@ struct AnswerFacts {
     actors::StopCause cause;
     actors::Usage usage;
     actors::Timings timings;
+    std::optional<std::uint32_t> dropped_messages{};  // where leaving some out was allowed
 };
-
 
 // The value of `troupe` in a finished answer: reason, times, seed, effective parameters.
 void append_facts(std::string& out, const AnswerFacts& facts, const model::DecodingParams& params,

@@ -108,7 +108,7 @@ export class Chat {
             type: "response.create",
             input: inputItems(this.conversations.get(id), answerId),
             ...requestFields(this.settings()),
-            top_logprobs: 0,
+            truncation: "auto",
             store: false,
         };
         const bytes = new TextEncoder().encode(JSON.stringify(create)).length + 64;

@@ -34,7 +34,8 @@ function newAnswer(id, now) {
     return {
         id, role: "assistant", text: "", phase: "sending", responseId: null, sentAt: now,
         firstTextAt: null, lastTextAt: null, queuePosition: null, promptDone: null,
-        promptTotal: null, usage: null, timings: null, error: null, reason: null,
+        promptTotal: null, usage: null, rate: null, error: null, reason: null,
+        droppedMessages: 0, scores: [],
     };
 }
 
@@ -68,7 +69,7 @@ export function answerStats(message) {
     const seen = tokens > 1 && writingMs > 0 ? (tokens - 1) * 1000 / writingMs : null;
     return {
         tokens,
-        tokensPerSecond: message.timings?.predicted_per_second ?? seen,
+        tokensPerSecond: message.rate ?? seen,
         firstTokenMs: message.firstTextAt === null ? null : message.firstTextAt - message.sentAt,
         promptTokens: message.usage?.input_tokens ?? null,
         cachedTokens: message.usage?.input_tokens_details?.cached_tokens ?? null,
@@ -92,6 +93,7 @@ const wireHandlers = {
     "response.output_text.delta": (answer, event, now) => ({
         phase: unlessStopping(answer, "writing"),
         text: answer.text + event.delta,
+        scores: withScores(answer.scores ?? [], event.logprobs),
         firstTextAt: answer.firstTextAt ?? now,
         lastTextAt: now,
     }),
@@ -103,7 +105,7 @@ const wireHandlers = {
     "response.incomplete": (answer, event) => {
         const reason = event.response?.incomplete_details?.reason ?? null;
         if (reason === "max_output_tokens") return ended(event, "limit");
-        const cause = answer.phase === "stopping" ? null : reason ?? terminalTroupe(event).reason;
+        const cause = answer.phase === "stopping" ? null : reason ?? terminalTroupe(event).finish_reason;
         return {...ended(event, "stopped"), reason: cause ?? null};
     },
 
@@ -119,6 +121,16 @@ const wireHandlers = {
     }),
 };
 
+// Tokens with what else could have come, as [text, logprob, [[text, logprob], ...]].
+function withScores(scores, logprobs) {
+    if (!logprobs?.length) return scores;
+    return scores.concat(logprobs.map((entry) => [
+        entry.token, entry.logprob,
+        entry.top_logprobs.filter((other) => other.logprob !== null)
+            .map((other) => [other.token, other.logprob]),
+    ]));
+}
+
 function unlessStopping(answer, phase) {
     return answer.phase === "stopping" ? "stopping" : phase;
 }
@@ -128,14 +140,15 @@ function disconnectedPhase(answer) {
 }
 
 function terminalTroupe(event) {
-    return event.troupe ?? event.response?.troupe ?? {};
+    return event.response?.troupe ?? {};
 }
 
 function ended(event, phase) {
     return {
         phase,
         usage: event.response?.usage ?? null,
-        timings: terminalTroupe(event).timings ?? null,
+        rate: terminalTroupe(event).tokens_per_second ?? null,
+        droppedMessages: terminalTroupe(event).truncation?.dropped_messages ?? 0,
         reason: null,
     };
 }

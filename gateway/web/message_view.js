@@ -5,6 +5,7 @@ import {copyButton, el, icon, iconButton} from "./dom.js";
 import {explainError} from "./errors.js";
 import {answerStats, isLive} from "./conversation.js";
 import {MarkdownStream} from "./markdown_stream.js";
+import {TokenView} from "./token_view.js";
 
 const numbers = new Intl.NumberFormat("en");
 
@@ -56,6 +57,16 @@ function endNote(message) {
     }
 }
 
+// What of the conversation the model did not see, because its context was full.
+function droppedNote({droppedMessages}) {
+    if (!droppedMessages) return null;
+    return {
+        kind: "info",
+        text: "The conversation is longer than the model's context: the oldest " +
+            `${countOf(droppedMessages, "message")} of it were left out.`,
+    };
+}
+
 export function statsText(message) {
     const stats = answerStats(message);
     const parts = [];
@@ -80,10 +91,12 @@ export class AnswerView {
         this.message = message;
         this.body = el("div", {class: "markdown"});
         this.markdown = new MarkdownStream(this.body);
+        this.tokens = new TokenView();
+        this.tokens.element.hidden = true;
         this.footer = el("div", {class: "message-footer"});
         this.element = el("article", {class: "message answer", "aria-label": "Answer"},
             el("span", {class: "avatar"}, icon("troupe")),
-            el("div", {class: "message-main"}, this.body, this.footer));
+            el("div", {class: "message-main"}, this.body, this.tokens.element, this.footer));
     }
 
     // can.act: no answer is being written and there is a connection; can.isLast: nothing follows.
@@ -96,6 +109,10 @@ export class AnswerView {
             this.markdown.update(message.text, !live);
             this.shownText = message.text;
             this.shownLive = live;
+        }
+        if (live && !this.tokens.element.hidden) {
+            this.tokens.element.hidden = true;
+            this.body.hidden = false;
         }
         this.renderFooter(message, live, can);
     }
@@ -110,8 +127,19 @@ export class AnswerView {
         const key = JSON.stringify([message.phase, can]);
         if (key === this.footerKey) return;
         this.footerKey = key;
-        this.footer.replaceChildren(...[this.note(message, can), this.tools(message, can)]
-            .filter(Boolean));
+        this.footer.replaceChildren(...[
+            this.note(endNote(message), can), this.note(droppedNote(message), can),
+            this.tools(message, can),
+        ].filter(Boolean));
+    }
+
+    // Between the answer as it reads and the tokens that it is made of.
+    toggleTokens(button) {
+        const shown = this.tokens.element.hidden;
+        if (shown) this.tokens.render(this.message.scores);
+        this.tokens.element.hidden = !shown;
+        this.body.hidden = shown;
+        button.setAttribute("aria-pressed", String(shown));
     }
 
     waiting(message) {
@@ -124,11 +152,10 @@ export class AnswerView {
         return el("div", {}, status, bar);
     }
 
-    note(message, can) {
-        const note = endNote(message);
+    note(note, can) {
         if (!note) return null;
         const icons = {info: "info", warning: "alert", error: "alert"};
-        const button = can.isLast && this.noteButton(note.action, can);
+        const button = can.isLast && note.action && this.noteButton(note.action, can);
         const detail = note.detail ? el("span", {class: "note-detail"}, note.detail) : null;
         return el("div", {class: `note note-${note.kind}`}, icon(icons[note.kind]),
             el("p", {}, note.text, detail), button || null);
@@ -148,8 +175,11 @@ export class AnswerView {
         const stats = statsText(message);
         const regenerate = can.isLast ? iconButton("refresh", "Regenerate the answer",
             () => this.actions.regenerate(message.id), {disabled: !can.act}) : null;
+        const tokens = message.scores?.length ? iconButton("tokens", "Show the tokens",
+            ({currentTarget}) => this.toggleTokens(currentTarget),
+            {"aria-pressed": String(!this.tokens.element.hidden)}) : null;
         const copy = message.text ? copyButton("Copy the answer", () => this.message.text) : null;
-        return el("div", {class: "tools"}, copy, regenerate,
+        return el("div", {class: "tools"}, copy, tokens, regenerate,
             el("p", {class: "stats"}, ...stats.map((part) => el("span", {}, part))));
     }
 }

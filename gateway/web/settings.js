@@ -3,12 +3,14 @@
 
 const storageKey = "troupe.settings";
 const systemPromptCharactersMax = 32_000;
+const alternativesCount = 5;
 
 export const defaultSettings = Object.freeze({
     temperature: "0.7",
     topP: "0.95",
     maxTokens: "1024",
     seed: "",
+    alternatives: "on",
     systemPrompt: "",
 });
 
@@ -44,6 +46,10 @@ function checkSeed({seed}) {
     return "Seed must be a whole number of at least 0, or empty for a new one each time.";
 }
 
+function checkAlternatives({alternatives}) {
+    return ["on", "off"].includes(alternatives) ? null : "Choose on or off.";
+}
+
 function checkSystemPrompt({systemPrompt}) {
     if (systemPrompt.length <= systemPromptCharactersMax) return null;
     return `System prompt must be at most ${systemPromptCharactersMax} characters long.`;
@@ -54,6 +60,7 @@ const checks = {
     topP: checkTopP,
     maxTokens: checkMaxTokens,
     seed: checkSeed,
+    alternatives: checkAlternatives,
     systemPrompt: checkSystemPrompt,
 };
 
@@ -73,6 +80,7 @@ export function requestFields(settings) {
     const fields = {
         temperature: numberFrom(settings.temperature),
         top_p: numberFrom(settings.topP),
+        top_logprobs: settings.alternatives === "on" ? alternativesCount : 0,
     };
     if (settings.maxTokens.trim()) fields.max_output_tokens = numberFrom(settings.maxTokens);
     if (settings.seed.trim()) fields.seed = numberFrom(settings.seed);

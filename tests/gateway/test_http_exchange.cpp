@@ -349,3 +349,37 @@ TEST_CASE("Models are listed and looked up", "[gateway][http_exchange][models]")
     CHECK(f.ask(HttpRoute::model_get, "", "pet").at("root") == "tiny");
     (void)f.ask(HttpRoute::model_get, "", "gpt-9", 404);
 }
+
+TEST_CASE("A deadline counts from the request's arrival", "[gateway][http_exchange][chat]") {
+    Fixture f;
+    f.clock.advance_to(f.clock.now() + std::chrono::seconds(7));
+    CHECK(f.start(HttpRoute::chat_completions, chat(R"(,"deadline_ms":1500)")) ==
+          Started::undecided);
+    REQUIRE(f.submits.size() == 1);
+    CHECK(f.submits[0].deadline == f.clock.now() + std::chrono::milliseconds(1500));
+    f.tokens(0, "He");
+    f.finish(0, actors::FinishReason::deadline);
+    const auto body = f.reply();
+    const auto& choice = body.at("choices").at(0);
+    CHECK(choice.at("message").at("content") == "He");
+    CHECK(choice.at("finish_reason") == "length");
+    CHECK(choice.at("troupe").at("finish_reason") == "deadline");
+
+    CHECK(f.start(HttpRoute::chat_completions, chat("")) == Started::undecided);
+    CHECK_FALSE(f.submits.at(1).deadline.has_value());
+}
+
+TEST_CASE("A chat that leaves out old turns says how many messages", "[gateway][http_exchange]") {
+    Fixture f;
+    f.served.context_length = 40;
+    const std::string messages =
+        R"({"seed":3,"messages":[{"role":"user","content":"0123456789"},)"
+        R"({"role":"assistant","content":"0123456789"},{"role":"user","content":"hi"}])";
+    CHECK(f.ask(HttpRoute::chat_completions, messages + "}", {}, 400).at("error").at("code") ==
+          "context_length_exceeded");
+    CHECK(f.start(HttpRoute::chat_completions, messages + R"(,"truncation":"auto"})") ==
+          Started::undecided);
+    CHECK(f.prompt(0) == "user=hi;");
+    f.finish(0);
+    CHECK(f.reply().at("choices").at(0).at("troupe").at("truncation").at("dropped_messages") == 2);
+}

@@ -142,7 +142,11 @@ TEST_CASE("Parameters have defaults, ranges and names", "[gateway][wire][params]
                             R"("best_of":5)",
                             R"("beam_width":2)",
                             R"("stream":"yes")",
-                            R"("truncation":"auto")",
+                            R"("truncation":"middle")",
+                            R"("truncation":true)",
+                            R"("deadline_ms":0)",
+                            R"("deadline_ms":86400001)",
+                            R"("deadline_ms":1.5)",
                             R"("background":true)",
                             R"("text":{"format":{"type":"json_object"}})",
                             R"("metadata":[])",
@@ -154,12 +158,27 @@ TEST_CASE("Parameters have defaults, ranges and names", "[gateway][wire][params]
 
 TEST_CASE("Edges of ranges are allowed", "[gateway][wire][params]") {
     const ServedFixture f;
-    for (const char* good :
-         {R"("temperature":0)", R"("temperature":2)", R"("temperature":1e-8)", R"("top_p":0)",
-          R"("top_p":1)", R"("top_k":-1)", R"("top_k":0)", R"("top_k":2000000000000)",
-          R"("max_output_tokens":0)", R"("seed":0)", R"("seed":-9223372036854775808)",
-          R"("stop":[])", R"("tools":[{"type":"from_the_future","x":[[]]}])", R"("unknown":{})",
-          R"("stream":true)", R"("background":false)", R"("truncation":"disabled")"}) {
+    for (const char* good : {R"("temperature":0)",
+                             R"("temperature":2)",
+                             R"("temperature":1e-8)",
+                             R"("top_p":0)",
+                             R"("top_p":1)",
+                             R"("top_k":-1)",
+                             R"("top_k":0)",
+                             R"("top_k":2000000000000)",
+                             R"("max_output_tokens":0)",
+                             R"("seed":0)",
+                             R"("seed":-9223372036854775808)",
+                             R"("stop":[])",
+                             R"("tools":[{"type":"from_the_future","x":[[]]}])",
+                             R"("unknown":{})",
+                             R"("stream":true)",
+                             R"("background":false)",
+                             R"("truncation":"disabled")",
+                             R"("truncation":"auto")",
+                             R"("deadline_ms":1)",
+                             R"("deadline_ms":86400000)",
+                             R"("deadline_ms":null)"}) {
         INFO(good);
         CHECK(refusal(f, good) == "accepted");
     }

@@ -7,6 +7,7 @@ response.create on the WebSocket with a scripted answer chosen by a word in the 
     slow    many words, slowly                                fail     fails after a few words
     refuse  refused before response.created                  drop     the connection breaks
     hostile an answer that tries to run scripts               reject   the server cancels it
+    full    old messages did not fit the context
 
 Anything else gets a short showcase of markdown. After `drop` new connections are refused for
 --down seconds. With --key a client must offer that key as a subprotocol.
@@ -174,18 +175,34 @@ class Answer:
             delta = text[start:start + 5]
             self.text += delta
             self.tokens += 1
-            await self.send("response.output_text.delta", **self.place(), delta=delta, logprobs=[])
+            await self.send("response.output_text.delta", **self.place(), delta=delta,
+                            logprobs=self.scores(delta))
             await asyncio.sleep(gap_s)
         return True
 
-    async def end(self, kind, status, **more):
+    def scores(self, token):
+        """Every third token is a rare one that is not among the likeliest."""
+        if not self.create.get("top_logprobs"):
+            return []
+        top = [("the ", -0.5), ("a ", -1.5), ("\n", -3.0)]
+        chosen = -5.0 if self.tokens % 3 == 0 else -0.25
+        if chosen > -1:
+            top = [(token, chosen)] + top[1:]
+
+        def entry(text, logprob):
+            return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
+
+        return [{**entry(token, chosen), "top_logprobs": [entry(*other) for other in top]}]
+
+    async def end(self, kind, status, troupe=None, **more):
         item_status = "completed" if status == "completed" else "incomplete"
         await self.send("response.output_text.done", **self.place(), text=self.text, logprobs=[])
         await self.send("response.content_part.done", **self.place(),
                         part=self.item(item_status)["content"][0])
         await self.send("response.output_item.done", output_index=0, item=self.item(item_status))
-        response = self.response(status, output=[self.item(item_status)], **more)
-        await self.send(kind, response=response, troupe={"timings": {}})
+        troupe = {"finish_reason": "stop", "tokens_per_second": None, **(troupe or {})}
+        response = self.response(status, output=[self.item(item_status)], troupe=troupe, **more)
+        await self.send(kind, response=response)
 
     async def finish(self):
         await self.end("response.completed", "completed")
@@ -246,8 +263,16 @@ async def play_reject(answer):
     await answer.open_item()
     await answer.write("The server is about to", 0.005)
     answer.tokens += 1
-    await answer.send("response.incomplete", response=answer.response("cancelled"),
-                      troupe={"reason": "shutdown", "timings": {}})
+    await answer.send("response.incomplete", response=answer.response(
+        "cancelled", troupe={"finish_reason": "shutdown", "tokens_per_second": None}))
+
+
+async def play_full(answer):
+    await answer.begin()
+    await answer.open_item()
+    await answer.write("Of all this I saw only the end.", 0.005)
+    await answer.end("response.completed", "completed",
+                     troupe={"truncation": {"dropped_messages": 2}})
 
 
 async def play_fail(answer):
@@ -275,6 +300,7 @@ async def play_drop(answer):
 SCRIPTS = {
     "queue": play_queue, "slow": play_slow, "refuse": play_refuse, "hostile": play_hostile,
     "limit": play_limit, "fail": play_fail, "drop": play_drop, "reject": play_reject,
+    "full": play_full,
 }
 
 

@@ -215,9 +215,26 @@ class Conversation(PageCase):
     def test_the_servers_rate_is_preferred(self):
         answer = self.play(
             self.CREATED, self.delta("Hi"),
-            {"type": "response.completed", "response": {"usage": {"output_tokens": 1}},
-             "troupe": {"timings": {"predicted_per_second": 12.5}}})
+            {"type": "response.completed",
+             "response": {"usage": {"output_tokens": 1}, "troupe": {"tokens_per_second": 12.5}}})
         self.assertEqual(answer["stats"]["tokensPerSecond"], 12.5)
+
+    def test_tokens_are_kept_with_their_alternatives(self):
+        entry = {"token": " a", "logprob": -0.5, "bytes": [32, 97], "top_logprobs": [
+            {"token": " a", "logprob": -0.5}, {"token": " the", "logprob": -1.25},
+            {"token": "never", "logprob": None}]}
+        answer = self.play(
+            self.CREATED, {**self.delta(" a"), "logprobs": [entry]}, self.delta(" b"),
+            {**self.delta(" c"), "logprobs": [{**entry, "token": " c", "top_logprobs": []}]},
+            {"type": "response.completed", "response": {}})
+        self.assertEqual(answer["scores"], [
+            [" a", -0.5, [[" a", -0.5], [" the", -1.25]]], [" c", -0.5, []]])
+
+    def test_messages_that_did_not_fit_are_counted(self):
+        answer = self.play(
+            self.CREATED, self.delta("x"), {"type": "response.completed", "response": {
+                "troupe": {"truncation": {"dropped_messages": 4}}}})
+        self.assertEqual(answer["droppedMessages"], 4)
 
     def test_cancelled_is_stopped_and_late_events_change_nothing(self):
         answer = self.play(
@@ -301,11 +318,24 @@ class SmallModules(PageCase):
         fields = self.page.import_module("settings.js", """
             const {defaultSettings, requestFields} = module;
             return [requestFields(defaultSettings), requestFields({...defaultSettings,
-                temperature: "0,5", seed: " 7 ", maxTokens: "", systemPrompt: "Be brief."})];
+                temperature: "0,5", seed: " 7 ", alternatives: "off", maxTokens: "", systemPrompt: "Be brief."})];
         """)
-        self.assertEqual(fields[0], {"temperature": 0.7, "top_p": 0.95, "max_output_tokens": 1024})
-        self.assertEqual(fields[1], {"temperature": 0.5, "top_p": 0.95, "seed": 7,
+        self.assertEqual(fields[0], {"temperature": 0.7, "top_p": 0.95, "top_logprobs": 5,
+                                     "max_output_tokens": 1024})
+        self.assertEqual(fields[1], {"temperature": 0.5, "top_p": 0.95, "top_logprobs": 0, "seed": 7,
                                      "instructions": "Be brief."})
+
+    def test_alternatives_hold_the_chosen_token_once_and_in_order(self):
+        rows = self.page.import_module("token_view.js", """
+            const rows = (score) => module.alternatives(score)
+                .map(({text, chosen}) => `${module.visibleText(text)}${chosen ? "*" : ""}`);
+            return [rows([" b", -1, [[" a", -0.5], [" b", -1]]]),
+                    rows(["\\n", -9, [[" a", -0.5], [" b", -1]]]),
+                    [0, -0.2, -0.7, -1.5, -4].map(module.tintOf),
+                    [0, -0.6931472, -6, -20].map(module.percent)];
+        """)
+        self.assertEqual(rows, [["␣a", "␣b*"], ["␣a", "␣b", "↵*"], [0, 1, 2, 3, 4],
+                                ["100 %", "50.0 %", "0.25 %", "under 0.01 %"]])
 
     def test_errors_are_worded_for_people(self):
         texts = self.page.import_module("errors.js", """

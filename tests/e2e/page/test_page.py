@@ -11,6 +11,7 @@ Needs selenium (and aiohttp for the fake) from PyPI, chromium and chromium-drive
 import time
 import unittest
 
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from cases import SHOTS, PageCase, scripted
@@ -31,6 +32,29 @@ class Talking(PageCase):
         self.assertEqual(page.until_ended(), "stopped")
         stats = page.texts(".answer .stats")[-1]
         self.assertRegex(stats, r"(?s)\d tokens?.*tokens/s.*first token after")
+
+    def test_the_tokens_show_their_alternatives(self):
+        page = self.page
+        page.send("Slowly count to ten.")
+        page.stop_answer(20)
+        toggle = page.find("[aria-label='Show the tokens']")
+        toggle.click()
+        self.assertEqual(toggle.get_attribute("aria-pressed"), "true")
+        tokens = page.find_all(".token")
+        self.assertGreater(len(tokens), 3)
+        self.assertFalse(page.find(".answer .markdown").is_displayed())
+        ActionChains(page.driver).move_to_element(tokens[1]).perform()
+        page.until(lambda: page.find(".token-panel").is_displayed(), "the alternatives")
+        self.assertIn(f"Token 2 of {len(tokens)}", page.find(".token-panel").text)
+        self.assertEqual(len(page.find_all(".token-panel .chosen")), 1)
+        self.assertGreaterEqual(len(page.find_all(".token-panel tr")), 3)
+        self.assertRegex(page.find(".token-panel").text, r"\d %")
+        page.find(".tokens").send_keys(Keys.ARROW_RIGHT)
+        page.until(lambda: "Token 3 of" in page.find(".token-panel").text, "the next token")
+        page.shot("tokens")
+        toggle.click()
+        self.assertTrue(page.find(".answer .markdown").is_displayed())
+        self.assertFalse(page.find(".token-panel").is_displayed())
 
     def test_stop_keeps_the_text_and_says_so(self):
         page = self.page
@@ -269,6 +293,12 @@ class Scripts(PageCase):
         page.find(".note .button").click()
         page.until(lambda: len(page.find_all(".answer")) == 2, "a continuation")
         page.until_ended()
+
+    def test_messages_left_out_are_mentioned(self):
+        page = self.page
+        page.send("full")
+        page.until_ended()
+        self.assertIn("the oldest 2 messages of it were left out", page.texts(".answer .note")[-1])
 
     def test_errors_are_explained(self):
         page = self.page
