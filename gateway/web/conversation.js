@@ -105,8 +105,8 @@ const wireHandlers = {
     "response.incomplete": (answer, event) => {
         const reason = event.response?.incomplete_details?.reason ?? null;
         if (reason === "max_output_tokens") return ended(event, "limit");
-        const cause = answer.phase === "stopping" ? null : reason ?? terminalTroupe(event).finish_reason;
-        return {...ended(event, "stopped"), reason: cause ?? null};
+        const cause = reason ?? terminalTroupe(event).finish_reason ?? null;
+        return {...ended(event, "stopped"), reason: answer.phase === "stopping" ? null : cause};
     },
 
     "response.failed": (answer, event) => ({

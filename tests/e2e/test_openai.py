@@ -134,3 +134,27 @@ def test_errors_become_the_packages_exceptions(client):
 def test_models_are_listed(client):
     models = client.models.list().data
     assert len(models) == 1 and client.models.retrieve(models[0].id).id == models[0].id
+
+
+def test_old_turns_are_left_out_only_when_asked(server, client):
+    filler = "word " * 3000
+    messages = [{"role": "system", "content": "Answer briefly."},
+                {"role": "user", "content": filler}, {"role": "assistant", "content": "ok"},
+                {"role": "user", "content": filler}, {"role": "assistant", "content": "ok"},
+                {"role": "user", "content": filler}, {"role": "assistant", "content": "ok"},
+                {"role": "user", "content": "Say hello."}]
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="default", messages=messages, max_tokens=4)
+    assert refused.value.code == "context_length_exceeded"
+    answer = client.chat.completions.create(model="default", messages=messages, max_tokens=4,
+                                            extra_body={"truncation": "auto"})
+    assert answer.choices[0].troupe["truncation"] == {"dropped_messages": 2}
+    assert 6000 < answer.usage.prompt_tokens < 8192
+
+
+def test_a_deadline_ends_an_answer(client):
+    answer = client.chat.completions.create(
+        model="default", messages=[{"role": "user", "content": "Count to a million."}],
+        extra_body={"deadline_ms": 1, "ignore_eos": True})
+    assert answer.choices[0].troupe["finish_reason"] == "deadline"
+    assert answer.usage.completion_tokens < 100
