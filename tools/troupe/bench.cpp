@@ -13,6 +13,7 @@
 #include "tools/troupe/engine_bench.hpp"
 #include "tools/troupe/interference_bench.hpp"
 #include "tools/troupe/model_loading.hpp"
+#include "tools/troupe/sampling_bench.hpp"
 
 namespace troupe::tools {
 namespace {
@@ -152,6 +153,7 @@ void add_bench(CLI::App& app, Run& run) {
     interference->add_option("--prompt-tokens", flags->prompt_tokens, "length of the prompt");
     interference->add_flag("--json", flags->as_json, "print one JSON object");
     interference->callback([flags, &run] { run = [flags] { return bench_interference(*flags); }; });
+    add_sampling_bench(*command, run);
 }
 
 }  // namespace troupe::tools

@@ -1,0 +1,11 @@
+// troupe bench sampling: what one draw costs, without a model.
+#pragma once
+
+#include "tools/troupe/command.hpp"
+
+namespace troupe::tools {
+
+// Adds the subcommand to `bench`.
+void add_sampling_bench(CLI::App& bench, Run& run);
+
+}  // namespace troupe::tools
