@@ -122,6 +122,20 @@ RequestError too_many_requests_error() {
             .retry_after_ms = 2000};
 }
 
+RequestError previous_response_not_found(std::string_view id) {
+    return {.status = 400,
+            .code = "previous_response_not_found",
+            .message = fmt::format("There is no response \"{}\" to continue.", id.substr(0, 100)),
+            .param = "previous_response_id"};
+}
+
+RequestError response_not_found(std::string_view id) {
+    return {.status = 404,
+            .code = "response_not_found",
+            .message = fmt::format("There is no response \"{}\".", id.substr(0, 100)),
+            .param = "response_id"};
+}
+
 RequestError shutting_down_error() {
     return {.status = 503,
             .code = "overloaded",

@@ -7,6 +7,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "actors/session_events.hpp"
@@ -75,6 +76,10 @@ class Generation {
 
 // The answer to what would be more than the process may have at work.
 [[nodiscard]] RequestError too_many_requests_error();
+
+// The same for an id that never was and for one that another principal owns.
+[[nodiscard]] RequestError previous_response_not_found(std::string_view id);  // 400
+[[nodiscard]] RequestError response_not_found(std::string_view id);           // 404
 
 // The answer to everything new while the server is going down.
 [[nodiscard]] RequestError shutting_down_error();

@@ -4,12 +4,16 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "runtime/base/assert.hpp"
 
 namespace troupe::actors {
 namespace {
+
+// The live responses' own address; sessions count from 1.
+constexpr SessionId kLiveResponses = 0;
 
 SessionId session_of(const SessionEvent& event) {
     return std::visit([](const auto& e) { return e.session; }, event);
@@ -39,23 +43,30 @@ RandomBits system_random() {
     return bits;
 }
 
+std::int64_t system_unix_seconds() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+runtime::TimePoint system_now() {
+    return runtime::SteadyClock().now();
+}
+
 OffloadFunction offload_from(runtime::Lane& lane, runtime::Offload& offload) {
     return [&lane, &offload](std::function<void()> work, std::function<void()> done) {
         lane.spawn("offload", run_offloaded(offload, std::move(work), std::move(done)));
     };
 }
 
-SessionHub::SessionHub(std::uint32_t index, runtime::Address<SchedulerMessage> scheduler,
-                       OffloadFunction offload, std::size_t stored_max,
-                       std::size_t stored_bytes_max, RandomSource random,
-                       std::size_t requests_live_max)
-    : index_(index),
+SessionHub::SessionHub(HubSettings settings, runtime::Address<SchedulerMessage> scheduler,
+                       OffloadFunction offload)
+    : settings_(std::move(settings)),
       scheduler_(scheduler),
       offload_(std::move(offload)),
-      random_(std::move(random)),
-      requests_live_max_(requests_live_max),
-      responses_(stored_max, stored_bytes_max) {
-    TROUPE_ASSERT(index < (1U << 16U), "a hub's index has 16 bits");
+      live_({settings_.index, kLiveResponses}, *this, settings_.live),
+      archive_(settings_.index, settings_.recent_responses_max, settings_.recent_bytes_max,
+               settings_.storage) {
+    TROUPE_ASSERT(settings_.index < (1U << 16U), "a hub's index has 16 bits");
 }
 
 SessionHub::~SessionHub() {
@@ -73,12 +84,31 @@ void SessionHub::leave(SessionId session) {
 }
 
 RequestId SessionHub::next_request() {
-    return (static_cast<RequestId>(index_) << 48U) | next_request_++;
+    return (static_cast<RequestId>(settings_.index) << 48U) | next_request_++;
+}
+
+std::optional<RequestError> SessionHub::refuse(const Principal& principal, std::uint32_t requests) {
+    if (requests_live_ + requests > settings_.requests_live_max) return too_many_requests_error();
+    const auto wait_ms = rates_.take(principal, requests, now());
+    if (!wait_ms) return std::nullopt;
+    return RequestError{.status = 429,
+                        .code = "rate_limit_exceeded",
+                        .message = "This key has used up its requests or tokens a minute.",
+                        .param = {},
+                        .retry_after_ms = *wait_ms};
+}
+
+void SessionHub::settle(RequestId request, const Usage& usage) {
+    const auto found = limited_.find(request);
+    if (found == limited_.end()) return;
+    rates_.charge(found->second, usage.prompt_tokens + usage.generated_tokens, now());
+    limited_.erase(found);
 }
 
 void SessionHub::submit(Submit submit) {
-    TROUPE_ASSERT(has_room(1), "sessions ask before they submit");
+    TROUPE_ASSERT(requests_live_ < settings_.requests_live_max, "sessions ask before they submit");
     ++requests_live_;
+    if (submit.principal.tokens_per_minute > 0) limited_.emplace(submit.request, submit.principal);
     scheduler_.send(std::move(submit));
 }
 
@@ -107,22 +137,53 @@ void SessionHub::start_jobs() {
 }
 
 std::string SessionHub::random_hex() {
-    const RandomBits bits = random_();
+    const RandomBits bits = settings_.random();
     return fmt::format("{:016x}{:016x}", bits.high, bits.low);
 }
 
-bool SessionHub::cancel_response(std::string_view response_id, std::uint64_t principal) {
-    for (const auto& [session, handler] : sessions_) {
-        if (handler->cancel_response(response_id, principal)) return true;
-    }
-    return false;
+void SessionHub::find_stored(SessionId asker, std::string_view id, std::uint64_t principal,
+                             ResponseArchive::Found found) {
+    archive_.find(id, principal,
+                  [this, asker, found = std::move(found)](const StoredResponse* stored) {
+                      if (sessions_.contains(asker)) found(stored);
+                  });
+}
+
+void SessionHub::erase_stored(SessionId asker, std::string_view id, std::uint64_t principal,
+                              ResponseArchive::Done done) {
+    archive_.erase(id, principal, [this, asker, done = std::move(done)](bool is_done) {
+        if (sessions_.contains(asker)) done(is_done);
+    });
+}
+
+Keeping SessionHub::keep(EndedResponse ended) {
+    StoredResponse stored{.principal = ended.principal,
+                          .id = ended.response.id,
+                          .created_at = ended.response.created_at,
+                          .completed = ended.response.status == ResponseStatus::completed,
+                          .last_sequence = ended.last_sequence,
+                          .json = settings_.write_response(ended.response),
+                          .turn = std::move(ended.turn)};
+    return archive_.keep(std::move(stored), [this, id = ended.response.id](bool is_kept) {
+        std::vector<SessionId> touched;
+        live_.kept(id, is_kept, touched);
+        wake(touched);
+    });
 }
 
 void SessionHub::on(const Delivery& delivery) {
     touched_.clear();
     for (const SessionEvent& event : delivery.events) {
         if (is_terminal(event)) --requests_live_;
+        if (const auto* finished = std::get_if<Finished>(&event))
+            settle(finished->request, finished->usage);
+        else if (const auto* rejected = std::get_if<Rejected>(&event))
+            settle(rejected->request, {});
         const SessionId session = session_of(event);
+        if (session == kLiveResponses) {
+            live_.deliver(event, delivery, unix_seconds(), touched_);
+            continue;
+        }
         const auto found = sessions_.find(session);
         if (found == sessions_.end()) {
             ++events_dropped_;
@@ -131,9 +192,13 @@ void SessionHub::on(const Delivery& delivery) {
         found->second->on_event(event, delivery);
         touched_.push_back(session);
     }
-    std::sort(touched_.begin(), touched_.end());
-    touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
-    for (const SessionId session : touched_) {
+    wake(touched_);
+}
+
+void SessionHub::wake(std::vector<SessionId>& touched) {
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    for (const SessionId session : touched) {
         const auto found = sessions_.find(session);
         if (found != sessions_.end()) found->second->on_delivered();
     }

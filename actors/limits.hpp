@@ -30,6 +30,10 @@ inline constexpr std::uint32_t kStepsInFlightMax = 2;
 // enough that a step in which nobody fits costs little.
 inline constexpr std::size_t kAdmissionsPerStep = 32;
 
+// Calls of one hub that are with the storage. A put beyond them is not kept, and its client told
+// so.
+inline constexpr std::size_t kStorageCallsMax = 16'384;
+
 // Waiting clients hear of their place, and clients of long prompts of their progress, this often.
 inline constexpr std::int64_t kNewsInterval_ms = 250;
 
@@ -52,12 +56,20 @@ inline constexpr std::int64_t kNewsInterval_ms = 250;
     };
 }
 
-// Deliveries of one hub. None is empty, so there are no more than events: a request has at most one
-// TokenRun for each token of its answer, and some news on the way.
-[[nodiscard]] constexpr std::size_t hub_deliveries_max(std::uint32_t context_length) {
-    return kRequestsLiveMax * (std::size_t{context_length}  // TokenRun
-                               + 64                         // Queued, PromptProgress
-                               + 1);                        // Finished or Rejected
+[[nodiscard]] constexpr runtime::MailboxCapacity storage_mailbox(std::size_t hubs) {
+    return {.normal_max = hubs * kStorageCallsMax, .control_max = 0};
+}
+
+// Messages of one hub. No delivery is empty, so there are no more than events: a request has at
+// most one TokenRun for each token of its answer, and some news on the way.
+[[nodiscard]] constexpr runtime::MailboxCapacity hub_mailbox(std::uint32_t context_length) {
+    return {
+        .normal_max = kRequestsLiveMax * (std::size_t{context_length}  // TokenRun
+                                          + 64                         // Queued, PromptProgress
+                                          + 1)                         // Finished or Rejected
+                      + kStorageCallsMax,                              // StorageReply
+        .control_max = 2,  // HubShutdown: the first, and one with less patience
+    };
 }
 
 }  // namespace troupe::actors::limits

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "actors/stored_response.hpp"
 #include "model/decoding_params.hpp"
 #include "model/step.hpp"
 #include "model/token.hpp"
@@ -35,6 +36,8 @@ struct SessionRef {
 struct Principal {
     std::uint64_t id = 0;
     double weight = 1.0;  // a share twice as large counts half
+    std::uint32_t requests_per_minute = 0;  // 0: no limit
+    std::uint32_t tokens_per_minute = 0;    // of prompts and answers; 0: no limit
     friend bool operator==(const Principal&, const Principal&) = default;
 };
 
@@ -114,6 +117,33 @@ struct ExecutorShutdown {};
 
 using ExecutorMessage = std::variant<RunStep, ExecutorShutdown>;
 
+// ---- to the Storage -----------------------------------------------------------------------------
+
+// Where a call's reply goes: a StorageReply with the same ticket.
+struct StorageCall {
+    std::uint32_t hub = 0;
+    std::uint64_t ticket = 0;
+};
+
+struct StoragePut {
+    StorageCall call;
+    StoredResponse response;
+};
+
+struct StorageFind {
+    StorageCall call;
+    std::string id;
+    std::uint64_t principal = 0;
+};
+
+struct StorageErase {
+    StorageCall call;
+    std::string id;
+    std::uint64_t principal = 0;
+};
+
+using StorageMessage = std::variant<StoragePut, StorageFind, StorageErase>;
+
 // ---- to a SessionHub ----------------------------------------------------------------------------
 
 // The request waits; sent when its place changes, at most a few times a second.
@@ -177,6 +207,13 @@ struct HubShutdown {
     runtime::TimePoint drain_until;
 };
 
-using HubMessage = std::variant<Delivery, HubShutdown>;
+// A put or an erasure is on the disk, or could not be done; what was looked for, where it is there.
+struct StorageReply {
+    std::uint64_t ticket = 0;
+    bool done = false;
+    std::optional<StoredResponse> response;
+};
+
+using HubMessage = std::variant<Delivery, HubShutdown, StorageReply>;
 
 }  // namespace troupe::actors

@@ -1,33 +1,11 @@
 #include "actors/response_store.hpp"
 
-#include <fmt/format.h>
-
 #include <iterator>
 #include <utility>
 
 #include "runtime/base/assert.hpp"
 
 namespace troupe::actors {
-namespace {
-
-// What a stored response weighs, about. Turns before its own are counted with their own response.
-std::size_t weight(const StoredResponse& stored) {
-    constexpr std::size_t kFixedBytes = 2048;  // strings, settings, index
-    std::size_t bytes = kFixedBytes + stored.response.text.size();
-    for (const TokenScore& score : stored.response.scores)
-        bytes += sizeof score + score.top.size() * sizeof score.top[0];
-    if (stored.response.settings) {
-        const EchoedFields& echoed = stored.response.settings->echoed;
-        bytes += echoed.instructions.size() + echoed.tools.size() + echoed.metadata.size();
-    }
-    if (!stored.turn) return bytes;
-    bytes += stored.turn->answer.size();
-    for (const model::ChatMessage& message : stored.turn->input)
-        bytes += sizeof message + message.content.size();
-    return bytes;
-}
-
-}  // namespace
 
 std::vector<model::ChatMessage> Turn::messages() const {
     std::vector<const Turn*> turns;
@@ -54,23 +32,32 @@ std::vector<model::ChatMessage> conversation(const std::optional<std::string>& i
     return all;
 }
 
-RequestError previous_response_not_found(std::string_view id) {
-    return {.status = 400,
-            .code = "previous_response_not_found",
-            .message = fmt::format("There is no response \"{}\" to continue.", id.substr(0, 100)),
-            .param = "previous_response_id"};
+std::size_t turn_bytes(const Turn& turn) {
+    std::size_t bytes = sizeof turn + turn.id.size() + turn.answer.size();
+    for (const model::ChatMessage& message : turn.input)
+        bytes += sizeof message + message.content.size() + message.tool_calls_json.size() +
+                 message.reasoning.size();
+    return bytes;
+}
+
+std::size_t stored_bytes(const StoredResponse& stored) {
+    constexpr std::size_t kFixedBytes = 256;  // the index, allocations
+    std::size_t bytes = kFixedBytes + sizeof stored + stored.json.size();
+    for (const Turn* turn = stored.turn.get(); turn != nullptr; turn = turn->before.get())
+        bytes += turn_bytes(*turn);
+    return bytes;
 }
 
 void ResponseStore::put(StoredResponse stored) {
-    const std::size_t bytes = weight(stored);
-    erase(stored.response.id, stored.principal);
+    const std::size_t bytes = stored_bytes(stored);
+    erase(stored.id, stored.principal);
     if (bytes > bytes_max_ || responses_max_ == 0) return;
     while (by_age_.size() >= responses_max_ || bytes_ + bytes > bytes_max_)
         remove(by_age_.begin());
     by_age_.push_back({std::move(stored), bytes});
     bytes_ += bytes;
     const auto entry = std::prev(by_age_.end());
-    const bool added = by_id_.emplace(entry->stored.response.id, entry).second;
+    const bool added = by_id_.emplace(entry->stored.id, entry).second;
     TROUPE_ASSERT(added, "response ids are unique");
 }
 
@@ -87,7 +74,7 @@ bool ResponseStore::erase(std::string_view id, std::uint64_t principal) {
 }
 
 void ResponseStore::remove(Entries::iterator entry) {
-    by_id_.erase(entry->stored.response.id);
+    by_id_.erase(entry->stored.id);
     bytes_ -= entry->bytes;
     by_age_.erase(entry);
 }

@@ -1,48 +1,16 @@
-// Responses that ended, by id: to be read again over HTTP, and to be continued by a later create.
-// Bounded by number and by bytes; the oldest go first. Owned by a SessionHub, on its io thread.
+// Responses that ended, by id, in memory: to be read again over HTTP, and to be continued by a
+// later create. Bounded by number and by bytes; the oldest go first. Owned by a ResponseArchive.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
-#include "actors/session_events.hpp"
+#include "actors/stored_response.hpp"
 
 namespace troupe::actors {
-
-// One turn of a conversation, with all that came before it. Turns are shared, never copied: a chain
-// of n turns takes the memory of n turns, however many responses continue it.
-struct Turn {
-    std::shared_ptr<const Turn> before;
-    std::vector<model::ChatMessage> input;
-    std::string answer;
-    bool answered = false;  // false: nothing was generated, `answer` is no message
-
-    // Everything that this turn and those before it said, oldest first.
-    [[nodiscard]] std::vector<model::ChatMessage> messages() const;
-};
-
-// What a create is answered from: instructions as a system message, all turns before (null: none),
-// then the new input.
-[[nodiscard]] std::vector<model::ChatMessage> conversation(
-    const std::optional<std::string>& instructions, const Turn* before,
-    const std::vector<model::ChatMessage>& input);
-
-// 400; the same for an id that never was and for one that another principal owns.
-[[nodiscard]] RequestError previous_response_not_found(std::string_view id);
-
-// `principal` is the owner; to everybody else the response does not exist.
-struct StoredResponse {
-    std::uint64_t principal = 0;
-    Response response;
-    std::shared_ptr<const Turn> turn;
-};
 
 class ResponseStore {
  public:

@@ -22,18 +22,18 @@ RequestError queue_full(const std::string& what, std::size_t most) {
             .retry_after_ms = 1000};
 }
 
-RequestError response_not_found(std::string message, std::string param) {
+RequestError no_lane(std::string_view stream_id) {
     return {.status = 404,
             .code = "response_not_found",
-            .message = std::move(message),
-            .param = std::move(param)};
+            .message = fmt::format("There is no response on \"{}\".", stream_id),
+            .param = "stream_id"};
 }
 
 }  // namespace
 
-Session::Session(SessionRef self, Principal principal, const SessionLimits& limits,
-                 ResponseStore& store, const model::Tokenizer& tokenizer)
-    : self_(self), principal_(principal), limits_(limits), store_(store), tokenizer_(tokenizer) {}
+Session::Session(SessionId self, Principal principal, const SessionLimits& limits,
+                 LiveResponses& live, const model::Tokenizer& tokenizer)
+    : self_(self), principal_(principal), limits_(limits), live_(live), tokenizer_(tokenizer) {}
 
 void Session::set_principal(Principal principal) {
     TROUPE_ASSERT(in_flight_ == 0 && queued_ == 0, "work belongs to the principal who asked");
@@ -43,6 +43,15 @@ void Session::set_principal(Principal principal) {
 // ---- from the client ----------------------------------------------------------------------------
 
 void Session::create(CreateRequest request) {
+    enqueue(std::move(request));
+}
+
+void Session::resume(ResumeRequest request) {
+    enqueue(std::move(request));
+}
+
+template <class Request>
+void Session::enqueue(Request request) {
     if (gone_) return;
     const auto stream_id = request.stream_id;
     if (draining_) return report(shutting_down_error(), std::move(request.event_id), stream_id);
@@ -75,19 +84,17 @@ void Session::refuse_create(std::optional<std::string> stream_id, std::string ev
 
 void Session::cancel(const CancelRequest& request) {
     if (!request.response_id.empty()) {
-        if (cancel_response(request.response_id) || has_ended(request.response_id)) return;
-        return report(
-            response_not_found(fmt::format("There is no response \"{}\".", request.response_id),
-                               "response_id"),
-            request.event_id, request.stream_id);
+        if (const auto response = live_.find(request.response_id, principal_.id))
+            return live_.stop(*response, runtime::StopReason::cancelled);
+        if (has_ended(request.response_id)) return;
+        cancels_.emplace(next_ticket_, request);
+        actions_.push_back(FindStored{next_ticket_++, request.response_id});
+        return;
     }
     const auto found = lanes_.find(request.stream_id.value_or(""));
     if (found == lanes_.end()) {
         if (!request.stream_id) return;
-        return report(
-            response_not_found(fmt::format("There is no response on \"{}\".", *request.stream_id),
-                               "stream_id"),
-            request.event_id, request.stream_id);
+        return report(no_lane(*request.stream_id), request.event_id, request.stream_id);
     }
     Lane& lane = found->second;
     if (lane.work) {
@@ -95,16 +102,6 @@ void Session::cancel(const CancelRequest& request) {
     } else if (!lane.waiting.empty()) {
         lane.waiting.front().cancelled = true;
     }
-}
-
-bool Session::cancel_response(std::string_view response_id) {
-    for (auto& [name, lane] : lanes_) {
-        if (!lane.work || !lane.work->response || lane.work->response->id() != response_id)
-            continue;
-        stop(*lane.work, runtime::StopReason::cancelled);
-        return true;
-    }
-    return false;
 }
 
 void Session::ping(std::string t_json) {
@@ -166,8 +163,8 @@ Session::Lane* Session::next_lane_to_start() {
     for (auto& [name, lane] : lanes_) {
         if (lane.work || lane.waiting.empty()) continue;
         const Waiting& head = lane.waiting.front();
-        const bool is_create = std::holds_alternative<CreateRequest>(head.what);
-        if (is_create && in_flight_ >= limits_.in_flight_max) continue;
+        const bool is_refusal = std::holds_alternative<ErrorEvent>(head.what);
+        if (!is_refusal && in_flight_ >= limits_.in_flight_max) continue;
         if (next == nullptr || head.arrival < next->waiting.front().arrival) next = &lane;
     }
     return next;
@@ -185,156 +182,165 @@ void Session::start_waiting() {
             report(std::move(refusal->error), std::move(refusal->event_id),
                    name.empty() ? std::nullopt : std::optional(name));
         } else {
-            start(*lane, std::move(std::get<CreateRequest>(next.what)), next.cancelled);
+            start(*lane, std::move(next));
         }
     }
 }
 
-void Session::start(Lane& lane, CreateRequest request, bool cancelled) {
+void Session::start(Lane& lane, Waiting next) {
     lane.work = std::make_unique<Work>();
     ++in_flight_;
     Work& work = *lane.work;
-    work.request = std::move(request);
-    work.cancelled = cancelled;
+    work.cancelled = next.cancelled;
     work.ticket = next_ticket_++;
-    const std::string& previous_id = work.request.previous_response_id;
-    if (!previous_id.empty()) {
-        const StoredResponse* previous = find_previous(previous_id);
-        if (previous == nullptr)
-            return fail_before_created(lane, previous_response_not_found(previous_id));
-        work.before = previous->turn;
+    if (auto* create = std::get_if<CreateRequest>(&next.what)) {
+        work.what = std::move(*create);
+        start_create(lane);
+    } else {
+        work.what = std::move(std::get<ResumeRequest>(next.what));
+        start_resume(lane);
     }
+}
+
+void Session::start_create(Lane& lane) {
+    Work& work = *lane.work;
+    const std::string& previous_id = std::get<CreateRequest>(work.what).previous_response_id;
+    if (previous_id.empty()) return prepare(work);
+    work.before = latest_turn(previous_id);
+    if (work.before) return prepare(work);
+    actions_.push_back(FindStored{work.ticket, previous_id});
+}
+
+void Session::prepare(Work& work) {
+    const auto& request = std::get<CreateRequest>(work.what);
     actions_.push_back(PreparePrompt{
         .ticket = work.ticket,
-        .messages = conversation(work.request.instructions, work.before.get(), work.request.input),
-        .fit = {.drop_old_turns = work.request.drop_old_turns,
-                .answer_tokens = work.request.params.max_tokens}});
+        .messages = conversation(request.instructions, work.before.get(), request.input),
+        .fit = {.drop_old_turns = request.drop_old_turns,
+                .answer_tokens = request.params.max_tokens}});
+}
+
+void Session::start_resume(Lane& lane) {
+    Work& work = *lane.work;
+    const auto& request = std::get<ResumeRequest>(work.what);
+    const auto response = live_.find(request.response_id, principal_.id);
+    if (!response) {
+        actions_.push_back(FindStored{work.ticket, request.response_id});
+        return;
+    }
+    if (request.next_sequence > response->log.events())
+        return fail_before_created(
+            lane, {.status = 400,
+                   .code = "invalid_parameter",
+                   .message = fmt::format("starting_after is {}, but the response has {} events.",
+                                          request.next_sequence - 1, response->log.events()),
+                   .param = "starting_after"});
+    live_.join(*response, self_);
+    work.response = response;
+    work.next_sequence = request.next_sequence;
+    // Who has seen all of it is told the end once more.
+    if (response->log.ended())
+        work.next_sequence = std::min(work.next_sequence, response->log.events() - 1);
+    work.snapshot_due = request.snapshot && response->log.events() > 0;
 }
 
 void Session::fail_before_created(Lane& lane, RequestError error) {
-    const CreateRequest request = std::move(lane.work->request);
+    const Work work = std::move(*lane.work);
     lane.work.reset();
     --in_flight_;
-    forget(request.previous_response_id);
-    report(std::move(error), request.event_id, request.stream_id);
+    if (const auto* create = std::get_if<CreateRequest>(&work.what)) {
+        forget(create->previous_response_id);
+        return report(std::move(error), create->event_id, create->stream_id);
+    }
+    const auto& resume = std::get<ResumeRequest>(work.what);
+    report(std::move(error), resume.event_id, resume.stream_id);
 }
 
-// ---- from the shell and the scheduler -----------------------------------------------------------
+// ---- from the shell -----------------------------------------------------------------------------
+
+Session::Lane* Session::lane_of_ticket(std::uint64_t ticket) {
+    const auto found = std::find_if(lanes_.begin(), lanes_.end(), [ticket](const auto& entry) {
+        return entry.second.work && entry.second.work->ticket == ticket;
+    });
+    return found == lanes_.end() ? nullptr : &found->second;
+}
 
 void Session::prepared(PreparedPrompt prompt) {
-    const auto found = std::find_if(lanes_.begin(), lanes_.end(), [&prompt](const auto& entry) {
-        return entry.second.work && entry.second.work->ticket == prompt.ticket;
-    });
-    if (gone_ || found == lanes_.end()) return;
-    Lane& lane = found->second;
+    Lane* lane = lane_of_ticket(prompt.ticket);
+    if (gone_ || lane == nullptr) return;
     if (prompt.error) {
-        fail_before_created(lane, std::move(*prompt.error));
-        start_waiting();
+        fail_before_created(*lane, std::move(*prompt.error));
+        return start_waiting();
+    }
+    Work& work = *lane->work;
+    NewResponse made;
+    made.initial.id = "resp_" + prompt.id_suffix;
+    made.initial.item_id = "msg_" + prompt.id_suffix;
+    made.initial.created_at = prompt.unix_seconds;
+    made.initial.dropped_messages = prompt.dropped_messages;
+    made.request = std::get<CreateRequest>(work.what);
+    made.before = work.before;
+    made.principal = principal_;
+    made.request_id = prompt.request;
+    made.prompt = std::move(prompt.tokens);
+    work.response = work.cancelled ? live_.start_cancelled(std::move(made), tokenizer_, self_,
+                                                           prompt.unix_seconds)
+                                   : live_.start(std::move(made), tokenizer_, self_);
+}
+
+void Session::found(std::uint64_t ticket, const StoredResponse* stored) {
+    if (gone_) return;
+    if (const auto cancel = cancels_.find(ticket); cancel != cancels_.end()) {
+        const CancelRequest request = std::move(cancel->second);
+        cancels_.erase(cancel);
+        if (stored != nullptr) return;
+        return report(response_not_found(request.response_id), request.event_id, request.stream_id);
+    }
+    Lane* lane = lane_of_ticket(ticket);
+    if (lane == nullptr) return;
+    Work& work = *lane->work;
+    if (const auto* create = std::get_if<CreateRequest>(&work.what)) {
+        if (stored != nullptr) {
+            work.before = stored->turn;
+            return prepare(work);
+        }
+        fail_before_created(*lane, previous_response_not_found(create->previous_response_id));
+        return start_waiting();
+    }
+    const auto& resume = std::get<ResumeRequest>(work.what);
+    if (stored != nullptr) {
+        work.stored_end = ServerEvent{.stream_id = {},
+                                      .sequence_number = stored->last_sequence,
+                                      .body = StoredEnd{stored->completed, stored->json}};
         return;
     }
-    const std::int64_t unix_seconds = prompt.unix_seconds;
-    begin_response(*lane.work, std::move(prompt));
-    if (!lane.work->cancelled) return;
-    lane.work->response->abandon(unix_seconds);
-    remember(lane);
+    fail_before_created(*lane, response_not_found(resume.response_id));
+    start_waiting();
 }
 
-void Session::begin_response(Work& work, PreparedPrompt prompt) {
-    const CreateRequest& request = work.request;
-    Response initial;
-    initial.id = "resp_" + prompt.id_suffix;
-    initial.item_id = "msg_" + prompt.id_suffix;
-    initial.created_at = prompt.unix_seconds;
-    initial.dropped_messages = prompt.dropped_messages;
-    initial.settings = std::make_shared<const ResponseSettings>(
-        ResponseSettings{.previous_response_id = request.previous_response_id,
-                         .params = request.params,
-                         .store = request.store,
-                         .drop_old_turns = request.drop_old_turns,
-                         .echoed = request.echoed});
-    work.request_id = prompt.request;
-    work.stop = runtime::StopFlag::make();
-    work.response.emplace(std::move(initial), request.stream_id, request.event_id, request.generate,
-                          Generation(tokenizer_, request.params));
-    if (work.cancelled) return;
-    Submit submit;
-    submit.reply_to = self_;
-    submit.request = prompt.request;
-    submit.prompt = std::move(prompt.tokens);
-    submit.params = request.params;
-    submit.principal = principal_;
-    submit.cache_salt = principal_.id;
-    submit.prefill_only = !request.generate;
-    submit.deadline = request.deadline;
-    submit.stop = work.stop;
-    actions_.push_back(std::move(submit));
-}
-
-void Session::deliver(const SessionEvent& event, const Delivery& delivery,
-                      std::int64_t unix_seconds) {
-    const RequestId request = std::visit([](const auto& e) { return e.request; }, event);
-    const auto found = std::find_if(lanes_.begin(), lanes_.end(), [request](const auto& entry) {
-        return entry.second.work && entry.second.work->response &&
-               entry.second.work->request_id == request;
-    });
-    if (gone_ || found == lanes_.end() || found->second.work->response->ended()) return;
-    SessionResponse& response = *found->second.work->response;
-    if (const auto* run = std::get_if<TokenRun>(&event)) {
-        response.on(*run, delivery);
-    } else if (const auto* finished = std::get_if<Finished>(&event)) {
-        response.on(*finished, unix_seconds);
-    } else if (const auto* rejected = std::get_if<Rejected>(&event)) {
-        response.on(*rejected, unix_seconds);
-    } else if (const auto* progress = std::get_if<PromptProgress>(&event)) {
-        response.on(*progress);
-    } else {
-        response.on(std::get<Queued>(event));
-    }
-    if (response.ended()) remember(found->second);
-}
-
-// The response has ended: what may be continued is kept, what failed takes the id that it
-// continued with it.
-void Session::remember(Lane& lane) {
-    Work& work = *lane.work;
-    Response result = work.response->result();
-    if (recent_ids_.size() == kRecentIdsMax) recent_ids_.pop_front();
-    recent_ids_.push_back(result.id);
-    if (work.response->failed()) return forget(work.request.previous_response_id);
-    auto turn = std::make_shared<const Turn>(Turn{.before = work.before,
-                                                  .input = work.request.input,
-                                                  .answer = result.text,
-                                                  .answered = result.has_output});
-    StoredResponse stored{
-        .principal = principal_.id, .response = std::move(result), .turn = std::move(turn)};
-    if (work.request.store) store_.put(stored);
-    lane.latest = std::move(stored);
-}
-
-const StoredResponse* Session::find_previous(std::string_view id) const {
+std::shared_ptr<const Turn> Session::latest_turn(std::string_view response_id) const {
     for (const auto& [name, lane] : lanes_) {
-        if (lane.latest && lane.latest->response.id == id) return &*lane.latest;
+        if (lane.latest && lane.latest->id == response_id) return lane.latest->turn;
     }
-    return store_.find(id, principal_.id);
+    return nullptr;
 }
 
 void Session::forget(std::string_view response_id) {
     if (response_id.empty()) return;
     for (auto& [name, lane] : lanes_) {
-        if (lane.latest && lane.latest->response.id == response_id) lane.latest.reset();
+        if (lane.latest && lane.latest->id == response_id) lane.latest.reset();
     }
 }
 
 bool Session::has_ended(std::string_view response_id) const {
-    return std::find(recent_ids_.begin(), recent_ids_.end(), response_id) != recent_ids_.end() ||
-           store_.find(response_id, principal_.id) != nullptr;
+    return std::find(recent_ids_.begin(), recent_ids_.end(), response_id) != recent_ids_.end();
 }
 
 void Session::stop(Work& work, runtime::StopReason reason) {
-    if (!work.response) {
+    if (work.response) {
+        live_.stop(*work.response, reason);
+    } else {
         work.cancelled = true;
-    } else if (!work.response->ended() && work.stop->request(reason)) {
-        actions_.push_back(Cancel{work.request_id});
     }
 }
 
@@ -342,9 +348,10 @@ void Session::disconnect() {
     if (gone_) return;
     gone_ = true;
     for (auto& [name, lane] : lanes_) {
-        if (lane.work) stop(*lane.work, runtime::StopReason::disconnected);
+        if (lane.work && lane.work->response) live_.leave(*lane.work->response, self_);
     }
     lanes_.clear();
+    cancels_.clear();
     control_.clear();
     control_bytes_ = 0;
     in_flight_ = 0;
@@ -357,6 +364,9 @@ void Session::drain() {
         for (Waiting& waiting : lane.waiting) {
             if (auto* request = std::get_if<CreateRequest>(&waiting.what)) {
                 std::string event_id = std::move(request->event_id);
+                waiting.what = ErrorEvent{shutting_down_error(), std::move(event_id)};
+            } else if (auto* resume = std::get_if<ResumeRequest>(&waiting.what)) {
+                std::string event_id = std::move(resume->event_id);
                 waiting.what = ErrorEvent{shutting_down_error(), std::move(event_id)};
             }
         }
@@ -389,14 +399,47 @@ std::optional<ServerEvent> Session::next_event() {
 }
 
 std::optional<ServerEvent> Session::next_of(Lane& lane) {
-    if (!lane.work || !lane.work->response) return std::nullopt;
-    auto event = lane.work->response->next_event();
-    if (lane.work->response->told()) {
-        lane.work.reset();
-        --in_flight_;
-        start_waiting();
+    if (!lane.work) return std::nullopt;
+    Work& work = *lane.work;
+    std::optional<ServerEvent> event;
+    bool last = false;
+    if (work.stored_end) {
+        event = std::move(work.stored_end);
+        last = true;
+    } else if (work.response) {
+        ResponseLog& log = work.response->log;
+        if (std::exchange(work.snapshot_due, false)) {
+            event = log.snapshot();
+            work.next_sequence = event->sequence_number;
+        } else {
+            event = log.event(work.next_sequence);
+        }
+        if (!event) return std::nullopt;
+        ++work.next_sequence;
+        last = log.ended() && work.next_sequence == log.events();
     }
+    if (!event) return std::nullopt;
+    event->stream_id = std::visit([](const auto& w) { return w.stream_id; }, work.what);
+    if (last) end_work(lane);
     return event;
+}
+
+// All is told: what may be continued is remembered, what failed takes the id that it continued
+// with it.
+void Session::end_work(Lane& lane) {
+    const std::unique_ptr<Work> work = std::move(lane.work);
+    --in_flight_;
+    if (const auto& response = work->response) {
+        if (recent_ids_.size() == kRecentIdsMax) recent_ids_.pop_front();
+        recent_ids_.push_back(response->log.id());
+        if (!response->log.failed()) {
+            lane.latest = Latest{response->log.id(), response->turn};
+        } else if (const auto* create = std::get_if<CreateRequest>(&work->what)) {
+            forget(create->previous_response_id);
+        }
+        live_.leave(*response, self_);
+    }
+    start_waiting();
 }
 
 bool Session::idle() const {
@@ -406,7 +449,8 @@ bool Session::idle() const {
 std::size_t Session::pending_bytes() const {
     std::size_t bytes = control_bytes_;
     for (const auto& [name, lane] : lanes_) {
-        if (lane.work && lane.work->response) bytes += lane.work->response->pending_bytes();
+        if (lane.work && lane.work->response)
+            bytes += lane.work->response->log.pending_bytes(lane.work->next_sequence);
     }
     return bytes;
 }

@@ -1,9 +1,10 @@
 // The core of one Responses connection: lanes, chaining, cancelling, and the order of what the
-// client is told. Pure: values in (`create`, `deliver`, ...), actions for the shell and events for
-// the client out. Lives on an io thread; its shell sends Submit and Cancel to the scheduler.
+// client is told. Pure: values in (`create`, `resume`, ...), actions for the shell and events for
+// the client out. Lives on an io thread. The responses themselves are LiveResponses' and may
+// outlive it; a session is one of their readers.
 //
-// A lane (stream_id) is first in, first out and never overlaps: the next create starts when the
-// terminal event of the one before it has been asked for.
+// A lane (stream_id) is first in, first out and never overlaps: the next create or resume starts
+// when the terminal event of the one before it has been asked for.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +18,22 @@
 #include <variant>
 #include <vector>
 
-#include "actors/response_store.hpp"
+#include "actors/live_responses.hpp"
 #include "actors/session_events.hpp"
-#include "actors/session_response.hpp"
+#include "actors/stored_response.hpp"
 #include "model/tokenizer.hpp"
 
 namespace troupe::actors {
 
 class Session {
  public:
-    // Store and tokenizer must outlive it.
-    Session(SessionRef self, Principal principal, const SessionLimits& limits, ResponseStore& store,
+    // Live responses and tokenizer must outlive it.
+    Session(SessionId self, Principal principal, const SessionLimits& limits, LiveResponses& live,
             const model::Tokenizer& tokenizer);
 
-    // What the client asks. A create that cannot be is answered by an error event, in lane order.
+    // What the client asks. What cannot be is answered by an error event, in lane order.
     void create(CreateRequest request);
+    void resume(ResumeRequest request);
     void refuse_create(std::optional<std::string> stream_id, std::string event_id,
                        RequestError error);
     void cancel(const CancelRequest& request);
@@ -41,11 +43,11 @@ class Session {
     void report(RequestError error, std::string event_id,
                 std::optional<std::string> stream_id = std::nullopt);
 
-    // What the shell and the scheduler answer. `unix_seconds` is now.
+    // What the shell answers. `stored` is null where there is no such response.
     void prepared(PreparedPrompt prompt);
-    void deliver(const SessionEvent& event, const Delivery& delivery, std::int64_t unix_seconds);
+    void found(std::uint64_t ticket, const StoredResponse* stored);
 
-    // The client is gone: everything is cancelled, nothing more is told.
+    // The client is gone: nothing more is told, and what nobody wished kept is cancelled.
     void disconnect();
     // No new creates; what runs goes on, what waits is refused.
     void drain();
@@ -55,9 +57,6 @@ class Session {
 
     // The next event for the client. Responses take turns.
     [[nodiscard]] std::optional<ServerEvent> next_event();
-
-    // Cancels a live response by id; false where there is none.
-    bool cancel_response(std::string_view response_id);
 
     // Who this is; may change once, by a late authentication, while nothing is in flight.
     void set_principal(Principal principal);
@@ -70,48 +69,62 @@ class Session {
  private:
     struct Waiting {
         std::uint64_t arrival = 0;
-        std::variant<CreateRequest, ErrorEvent> what;
+        std::variant<CreateRequest, ResumeRequest, ErrorEvent> what;
         bool cancelled = false;
     };
 
-    // A create at work: first its prompt is prepared, then it has a response.
+    // A create or resume at work: first it is looked up and prepared, then there is something to
+    // read.
     struct Work {
-        CreateRequest request;
+        std::variant<CreateRequest, ResumeRequest> what;
         std::uint64_t ticket = 0;
         std::shared_ptr<const Turn> before;
         bool cancelled = false;
-        RequestId request_id = 0;
-        runtime::SharedStopFlag stop;
-        std::optional<SessionResponse> response;
+        LiveResponsePtr response;
+        std::uint64_t next_sequence = 0;
+        bool snapshot_due = false;
+        std::optional<ServerEvent> stored_end;  // in place of a response: all there is to tell
+    };
+
+    // The latest response of a lane, to chain from, stored or not.
+    struct Latest {
+        std::string id;
+        std::shared_ptr<const Turn> turn;
     };
 
     struct Lane {
         std::deque<Waiting> waiting;
         std::unique_ptr<Work> work;
-        std::optional<StoredResponse> latest;  // to chain from, stored or not
+        std::optional<Latest> latest;
         std::uint64_t last_use = 0;
     };
     using Lanes = std::map<std::string, Lane, std::less<>>;  // the default lane is ""
 
+    // Puts a create or resume into its lane, or says why it cannot be.
+    template <class Request>
+    void enqueue(Request request);
     [[nodiscard]] Lane* lane_for(const std::optional<std::string>& stream_id);
     [[nodiscard]] bool forget_an_idle_lane();
     void start_waiting();
     [[nodiscard]] Lane* next_lane_to_start();
-    void start(Lane& lane, CreateRequest request, bool cancelled);
-    void begin_response(Work& work, PreparedPrompt prompt);
+    void start(Lane& lane, Waiting next);
+    void start_create(Lane& lane);
+    void start_resume(Lane& lane);
+    void prepare(Work& work);
     void fail_before_created(Lane& lane, RequestError error);
-    void remember(Lane& lane);
+    void end_work(Lane& lane);
+    [[nodiscard]] Lane* lane_of_ticket(std::uint64_t ticket);
     void stop(Work& work, runtime::StopReason reason);
     void tell(ServerEvent event, std::size_t bytes);
-    [[nodiscard]] const StoredResponse* find_previous(std::string_view id) const;
+    [[nodiscard]] std::shared_ptr<const Turn> latest_turn(std::string_view response_id) const;
     void forget(std::string_view response_id);
     [[nodiscard]] bool has_ended(std::string_view response_id) const;
     [[nodiscard]] std::optional<ServerEvent> next_of(Lane& lane);
 
-    const SessionRef self_;
+    const SessionId self_;
     Principal principal_;
     const SessionLimits limits_;
-    ResponseStore& store_;
+    LiveResponses& live_;
     const model::Tokenizer& tokenizer_;
 
     Lanes lanes_;
@@ -123,6 +136,7 @@ class Session {
     std::deque<Control> control_;  // told before data
     std::size_t control_bytes_ = 0;
     std::deque<std::string> recent_ids_;  // responses that ended: cancelling them is no error
+    std::map<std::uint64_t, CancelRequest> cancels_;  // by ticket: of what may be kept
     std::vector<SessionAction> actions_;
     std::size_t in_flight_ = 0;
     std::size_t queued_ = 0;

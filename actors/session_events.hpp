@@ -21,8 +21,6 @@ struct SessionLimits {
     std::size_t in_flight_max = 16;    // responses at work at once
     std::size_t named_lanes_max = 32;  // lanes with something queued, at work or to chain from
     std::size_t queued_max = 64;       // creates that wait for their lane
-    std::size_t stored_max = 4096;     // responses in a ResponseStore
-    std::size_t stored_bytes_max = std::size_t{256} << 20;
 };
 
 // Why a request failed, as every door says it (protocol.md §7). `status` is the HTTP status.
@@ -71,7 +69,17 @@ struct CreateRequest {
     bool store = true;
     bool drop_old_turns = false;  // truncation "auto"
     std::optional<runtime::TimePoint> deadline;
+    bool background = false;  // goes on to its end without a reader
     EchoedFields echoed;
+};
+
+// A reader that comes back, or a further one.
+struct ResumeRequest {
+    std::optional<std::string> stream_id;  // the lane in which it reads
+    std::string event_id;
+    std::string response_id;
+    std::uint64_t next_sequence = 0;  // the first event it has not seen
+    bool snapshot = false;            // the text so far in one event, then what follows
 };
 
 // Neither id: the active response of the default lane.
@@ -112,6 +120,7 @@ struct ResponseSettings {
     model::DecodingParams params;
     bool store = true;
     bool drop_old_turns = false;
+    bool background = false;
     EchoedFields echoed;
 };
 
@@ -141,6 +150,12 @@ struct ResponseChanged {
     Response response;
     std::optional<std::uint32_t> queue_position;
     std::optional<PromptProgress> progress;
+};
+
+// The terminal event of a response that is only kept, no longer live.
+struct StoredEnd {
+    bool completed = true;  // else incomplete
+    std::string response_json;
 };
 
 struct ItemAdded {
@@ -185,8 +200,8 @@ struct SteerFailed {
 struct ServerEvent {
     std::optional<std::string> stream_id;  // iff the create had one
     std::uint64_t sequence_number = 0;     // per response
-    std::variant<ResponseChanged, ItemAdded, PartAdded, TextDelta, TextDone, PartDone, ItemDone,
-                 ErrorEvent, Pong, SteerFailed>
+    std::variant<ResponseChanged, StoredEnd, ItemAdded, PartAdded, TextDelta, TextDone, PartDone,
+                 ItemDone, ErrorEvent, Pong, SteerFailed>
         body;
 };
 
@@ -199,8 +214,13 @@ struct PreparePrompt {
     PromptFit fit;
 };
 
-// Submit and Cancel go to the scheduler.
-using SessionAction = std::variant<PreparePrompt, Submit, Cancel>;
+// Look for a kept response of the session's principal, then call Session::found.
+struct FindStored {
+    std::uint64_t ticket = 0;
+    std::string id;
+};
+
+using SessionAction = std::variant<PreparePrompt, FindStored>;
 
 // The shell's answer: tokens, the names under which they will be worked on, and the time. An error
 // goes to the client as it is.

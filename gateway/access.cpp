@@ -49,12 +49,18 @@ std::string_view host_of(std::string_view host_header) {
     return host_header.substr(0, host_header.find(':'));
 }
 
+std::string& principal_secret() {
+    static std::string secret = random_hex(16);
+    return secret;
+}
+
 Result<ApiKey> parse_key_line(std::string_view line, int number) {
     std::istringstream words{std::string(line)};
     ApiKey key;
     std::string secret;
     if (!(words >> key.name >> secret))
-        return invalid_input(fmt::format("line {}: expected NAME KEY [weight=N] [admin]", number));
+        return invalid_input(fmt::format(
+            "line {}: expected NAME KEY [weight=N] [rpm=N] [tpm=N] [admin]", number));
     if (constexpr std::string_view tag = "sha256:"; secret.starts_with(tag)) {
         const auto digest = digest_from_hex(std::string_view(secret).substr(tag.size()));
         if (!digest)
@@ -75,6 +81,13 @@ Result<ApiKey> parse_key_line(std::string_view line, int number) {
             if (parsed.ptr != end || !(key.weight >= 0.01 && key.weight <= 100))
                 return invalid_input(
                     fmt::format("line {}: weight must be between 0.01 and 100", number));
+        } else if (word.starts_with("rpm=") || word.starts_with("tpm=")) {
+            auto& limit = word[0] == 'r' ? key.requests_per_minute : key.tokens_per_minute;
+            const char* end = word.data() + word.size();
+            const auto parsed = std::from_chars(word.data() + 4, end, limit);
+            if (parsed.ptr != end || parsed.ec != std::errc() || limit == 0)
+                return invalid_input(fmt::format(
+                    "line {}: {} must be an integer above 0", number, word.substr(0, 3)));
         } else {
             return invalid_input(fmt::format("line {}: unknown word \"{}\"", number, word));
         }
@@ -83,6 +96,10 @@ Result<ApiKey> parse_key_line(std::string_view line, int number) {
 }
 
 }  // namespace
+
+void set_principal_secret(std::string secret) {
+    principal_secret() = std::move(secret);
+}
 
 Digest sha256(std::string_view bytes) {
     Digest digest;
@@ -123,6 +140,18 @@ Result<KeyRing> KeyRing::parse(std::string_view text) {
     return KeyRing(std::move(keys));
 }
 
+actors::Principal ApiKey::principal() const {
+    return {.id = principal_id("key:" + name),
+            .weight = weight,
+            .requests_per_minute = requests_per_minute,
+            .tokens_per_minute = tokens_per_minute};
+}
+
+bool KeyRing::has(const Digest& digest) const {
+    return std::any_of(keys_.begin(), keys_.end(),
+                       [&digest](const ApiKey& key) { return key.digest == digest; });
+}
+
 const ApiKey* KeyRing::find(std::string_view shown) const {
     const Digest digest = sha256(shown);
     const ApiKey* found = nullptr;
@@ -153,8 +182,7 @@ bool origin_allowed(std::string_view origin, std::string_view host_header,
 }
 
 std::uint64_t principal_id(std::string_view name) {
-    static const std::string secret = random_hex(16);
-    const Digest digest = sha256(secret + std::string(name));
+    const Digest digest = sha256(principal_secret() + std::string(name));
     std::uint64_t id = 0;
     for (std::size_t i = 0; i < 8; ++i)
         id = id << 8 | digest[i];

@@ -1,9 +1,9 @@
 // Who may connect, and on whose account: Host and Origin checks, API keys, principals. Pure
 // functions and constant data after start; safe from every thread.
 //
-// Keys stand in a file, one a line: NAME KEY [weight=N] [admin], where KEY is the key itself or
-// "sha256:" and the 64 hex digits of its SHA-256; "#" begins a comment. Only digests are kept in
-// memory.
+// Keys stand in a file, one a line: NAME KEY [weight=N] [rpm=N] [tpm=N] [admin], where KEY is the
+// key itself or "sha256:" and the 64 hex digits of its SHA-256; "#" begins a comment. Only digests
+// are kept in memory.
 #pragma once
 
 #include <array>
@@ -27,7 +27,13 @@ struct ApiKey {
     std::string name;
     Digest digest{};
     double weight = 1.0;
+    std::uint32_t requests_per_minute = 0;  // rpm; 0: no limit
+    std::uint32_t tokens_per_minute = 0;    // tpm; 0: no limit
     bool admin = false;
+
+    // On whose account it works.
+    [[nodiscard]] actors::Principal principal() const;
+    friend bool operator==(const ApiKey&, const ApiKey&) = default;
 };
 
 class KeyRing {
@@ -43,6 +49,8 @@ class KeyRing {
 
     // The key a client showed, or null. Takes the same time whichever it is, and if it is none.
     [[nodiscard]] const ApiKey* find(std::string_view shown) const;
+    // Whether this very key is one of them.
+    [[nodiscard]] bool has(const Digest& digest) const;
 
  private:
     std::vector<ApiKey> keys_;
@@ -66,6 +74,10 @@ struct AllowLists {
 // A stable number for a name ("key:alice", "cookie:…", "address:127.0.0.1"), keyed by a secret of
 // this process so that it cannot be guessed.
 [[nodiscard]] std::uint64_t principal_id(std::string_view name);
+
+// Replaces that secret by one that outlives the process, so that owners are known again after a
+// restart. At start, before the first principal_id().
+void set_principal_secret(std::string secret);
 
 // `bytes` unguessable bytes from the operating system as lower-case hex.
 [[nodiscard]] std::string random_hex(std::size_t bytes);

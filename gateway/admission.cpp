@@ -65,7 +65,8 @@ Judgement judge_key(const RequestFacts& facts, const RouteMatch& route,
             socket && (!facts.origin.empty() || subprotocol_token(facts.subprotocols));
         return judgement;
     }
-    judgement.client.principal = {principal_id("key:" + key->name), key->weight};
+    judgement.client.principal = key->principal();
+    judgement.client.key = key->digest;
     judgement.client.keyed = true;
     judgement.client.admin = key->admin;
     if (is_admin(route) && !key->admin)

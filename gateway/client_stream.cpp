@@ -24,12 +24,12 @@ actors::RequestError unauthorized(std::string message) {
 class ClientStream::Impl {
  public:
     Impl(actors::SessionHub& hub, const ServedModel& served, ClientContext context,
-         const runtime::Clock& clock, std::function<void()> output_ready, Authenticate authenticate)
+         std::function<void()> output_ready, Authenticate authenticate)
         : served_(served),
           context_(std::move(context)),
           authenticate_(std::move(authenticate)),
           greeting_due_(context_.troupe_protocol),
-          shell_(hub, served, context_.principal, clock, std::move(output_ready)) {}
+          shell_(hub, served, context_.principal, std::move(output_ready)) {}
 
     [[nodiscard]] std::optional<Close> on_message(std::string_view text) {
         const std::size_t bytes_max = context_.authenticated
@@ -71,6 +71,9 @@ class ClientStream::Impl {
             core.refuse_create(std::move(refused.stream_id), std::move(refused.event_id),
                                std::move(refused.error));
         });
+    }
+    void on(actors::ResumeRequest& resume) {
+        shell_.tell([&](actors::Session& core) { core.resume(std::move(resume)); });
     }
     void on(const actors::CancelRequest& cancel) {
         shell_.tell([&](actors::Session& core) { core.cancel(cancel); });
@@ -138,9 +141,9 @@ class ClientStream::Impl {
 };
 
 ClientStream::ClientStream(actors::SessionHub& hub, const ServedModel& served,
-                           ClientContext context, const runtime::Clock& clock,
-                           std::function<void()> output_ready, Authenticate authenticate)
-    : impl_(std::make_unique<Impl>(hub, served, std::move(context), clock, std::move(output_ready),
+                           ClientContext context, std::function<void()> output_ready,
+                           Authenticate authenticate)
+    : impl_(std::make_unique<Impl>(hub, served, std::move(context), std::move(output_ready),
                                    std::move(authenticate))) {}
 
 ClientStream::~ClientStream() = default;

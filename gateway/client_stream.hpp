@@ -1,6 +1,6 @@
 // One WebSocket client, transport aside: reads its messages, runs its Responses session, and hands
-// out events as frames when the socket can take them. Lives on an io thread; sends Submit and
-// Cancel to the scheduler through its hub. Nothing here blocks, and no frame is made before it is
+// out events as frames when the socket can take them. Lives on an io thread; its responses are its
+// hub's. Nothing here blocks, and no frame is made before it is
 // asked for: a slow reader gets fewer and larger deltas, never a longer queue.
 #pragma once
 
@@ -14,7 +14,6 @@
 
 #include "actors/hub.hpp"
 #include "gateway/served_model.hpp"
-#include "runtime/clock.hpp"
 
 namespace troupe::gateway {
 
@@ -42,8 +41,7 @@ class ClientStream {
     // a call into this object; it must not call back into it, only wake the writer. The references
     // must outlive the stream. `authenticate` may be empty where the context is authenticated.
     ClientStream(actors::SessionHub& hub, const ServedModel& served, ClientContext context,
-                 const runtime::Clock& clock, std::function<void()> output_ready,
-                 Authenticate authenticate = {});
+                 std::function<void()> output_ready, Authenticate authenticate = {});
     ~ClientStream();
     ClientStream(const ClientStream&) = delete;
     ClientStream& operator=(const ClientStream&) = delete;
@@ -53,7 +51,8 @@ class ClientStream {
     // is answered with a Close. Then pull frames.
     [[nodiscard]] std::optional<Close> on_message(std::string_view text);
 
-    // The client is gone: everything in flight is cancelled. Idempotent; the destructor calls it.
+    // The client is gone: it reads no more, and what nobody wished kept is cancelled. Idempotent;
+    // the destructor calls it.
     void on_disconnect();
 
     // Appends the next frame's JSON to `frame` and returns true, or returns false where there is

@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-
 namespace troupe::gateway {
 
 std::uint64_t draw_seed(actors::SessionHub& hub) {
@@ -11,16 +10,13 @@ std::uint64_t draw_seed(actors::SessionHub& hub) {
 }
 
 SessionShell::SessionShell(actors::SessionHub& hub, const ServedModel& served,
-                           actors::Principal principal, const runtime::Clock& clock,
-                           std::function<void()> output_ready)
+                           actors::Principal principal, std::function<void()> output_ready)
     : hub_(hub),
       served_(served),
-      clock_(clock),
       output_ready_(std::move(output_ready)),
-      principal_(principal.id),
+      principal_(principal),
       session_(hub.join(*this)),
-      core_(hub.address_of(session_), principal, served.session_limits, hub.responses(),
-            served.tokenizer) {
+      core_(session_, principal, served.session_limits, hub.live(), served.tokenizer) {
     if (hub.draining()) core_.drain();
 }
 
@@ -30,7 +26,7 @@ SessionShell::~SessionShell() {
 
 void SessionShell::create(WireCreate create) {
     if (!create.seed_given) create.request.params.seed = draw_seed(hub_);
-    if (create.deadline) create.request.deadline = clock_.now() + *create.deadline;
+    if (create.deadline) create.request.deadline = hub_.now() + *create.deadline;
     core_.create(std::move(create.request));
     perform();
 }
@@ -42,7 +38,7 @@ std::optional<actors::ServerEvent> SessionShell::next_event() {
 }
 
 void SessionShell::set_principal(actors::Principal principal) {
-    principal_ = principal.id;
+    principal_ = principal;
     core_.set_principal(principal);
 }
 
@@ -51,10 +47,6 @@ void SessionShell::disconnect() {
     core_.disconnect();
     perform();
     hub_.leave(session_);
-}
-
-void SessionShell::on_event(const actors::SessionEvent& event, const actors::Delivery& delivery) {
-    core_.deliver(event, delivery, unix_seconds());
 }
 
 void SessionShell::on_delivered() {
@@ -68,25 +60,29 @@ void SessionShell::on_shutdown() {
     output_ready_();
 }
 
-bool SessionShell::cancel_response(std::string_view response_id, std::uint64_t principal) {
-    if (principal != principal_ || !core_.cancel_response(response_id)) return false;
-    perform();
-    return true;
-}
-
-// Making a short prompt answers at once, which may ask for more.
+// What is answered at once may ask for more.
 void SessionShell::perform() {
+    performing_ = true;
     for (auto actions = core_.take_actions(); !actions.empty(); actions = core_.take_actions()) {
         for (actors::SessionAction& action : actions) {
             if (auto* request = std::get_if<actors::PreparePrompt>(&action)) {
                 prepare(std::move(*request));
-            } else if (auto* submit = std::get_if<actors::Submit>(&action)) {
-                hub_.submit(std::move(*submit));
             } else {
-                hub_.cancel(std::get<actors::Cancel>(action).request);
+                find(std::get<actors::FindStored>(action));
             }
         }
     }
+    performing_ = false;
+}
+
+void SessionShell::find(const actors::FindStored& request) {
+    hub_.find_stored(session_, request.id, principal_.id,
+                     [this, ticket = request.ticket](const actors::StoredResponse* stored) {
+                         core_.found(ticket, stored);
+                         if (performing_) return;
+                         perform();
+                         output_ready_();
+                     });
 }
 
 void SessionShell::prepare(actors::PreparePrompt request) {
@@ -114,20 +110,15 @@ void SessionShell::prepared(std::uint64_t ticket, WireResult<FittedPrompt> fitte
                                   .error = {},
                                   .request = hub_.next_request(),
                                   .id_suffix = hub_.random_hex(),
-                                  .unix_seconds = unix_seconds()};
-    if (fitted && !hub_.has_room(1)) {
-        prompt.error = actors::too_many_requests_error();
-    } else if (fitted) {
+                                  .unix_seconds = hub_.unix_seconds()};
+    if (fitted) {
         prompt.tokens = std::move(fitted->tokens);
         prompt.dropped_messages = fitted->dropped_messages;
+        prompt.error = hub_.refuse(principal_, 1);
     } else {
         prompt.error = fitted.error();
     }
     core_.prepared(std::move(prompt));
-}
-
-std::int64_t SessionShell::unix_seconds() const {
-    return served_.unix_seconds(clock_.now());
 }
 
 }  // namespace troupe::gateway

@@ -1,6 +1,6 @@
-// The shell of a Responses session: registers with the hub, passes deliveries to the core and does
-// what the core asks: makes prompts (long ones on a helper thread), submits, cancels. Used by the
-// socket's ClientStream and by POST /v1/responses. Lives on its hub's io thread.
+// The shell of a Responses session: registers with the hub and does what the core asks: makes
+// prompts (long ones on a helper thread), looks for kept responses. Used by the socket's
+// ClientStream and by the HTTP routes of responses. Lives on its hub's io thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "gateway/served_model.hpp"
 #include "gateway/wire_client_event.hpp"
 #include "gateway/wire_prompt.hpp"
-#include "runtime/clock.hpp"
 
 namespace troupe::gateway {
 
@@ -24,7 +23,7 @@ class SessionShell final : private actors::SessionHandler {
     // `output_ready`: after a delivery, or a prompt made elsewhere; never inside a call from
     // outside.
     SessionShell(actors::SessionHub& hub, const ServedModel& served, actors::Principal principal,
-                 const runtime::Clock& clock, std::function<void()> output_ready);
+                 std::function<void()> output_ready);
     ~SessionShell() override;
     SessionShell(const SessionShell&) = delete;
     SessionShell& operator=(const SessionShell&) = delete;
@@ -43,28 +42,27 @@ class SessionShell final : private actors::SessionHandler {
     // After a late authentication, before any create.
     void set_principal(actors::Principal principal);
 
-    // Cancels everything and leaves the hub. Idempotent.
+    // Reads no more and leaves the hub. Idempotent.
     void disconnect();
 
  private:
-    void on_event(const actors::SessionEvent& event, const actors::Delivery& delivery) override;
+    void on_event(const actors::SessionEvent&, const actors::Delivery&) override {}
     void on_delivered() override;
     void on_shutdown() override;
-    bool cancel_response(std::string_view response_id, std::uint64_t principal) override;
 
     void perform();
     void prepare(actors::PreparePrompt request);
     void prepared(std::uint64_t ticket, WireResult<FittedPrompt> fitted);
-    [[nodiscard]] std::int64_t unix_seconds() const;
+    void find(const actors::FindStored& request);
 
     actors::SessionHub& hub_;
     const ServedModel& served_;
-    const runtime::Clock& clock_;
     const std::function<void()> output_ready_;
-    std::uint64_t principal_;
+    actors::Principal principal_;
     const actors::SessionId session_;
     actors::Session core_;
     bool joined_ = true;
+    bool performing_ = false;
 };
 
 }  // namespace troupe::gateway

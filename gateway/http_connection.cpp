@@ -52,6 +52,7 @@ class HttpConnection final : public Connection,
     }
 
     void tick(runtime::TimePoint) override {}  // the stream's own deadlines do it
+    void keys_changed() override {}            // every request shows its key anew
     void drain() override {
         if (!busy_) abort();
     }
@@ -83,6 +84,7 @@ class HttpConnection final : public Connection,
         parser_->header_limit(static_cast<std::uint32_t>(context_.settings.header_bytes_max));
         parser_->body_limit(body_bytes_max());
         request_id_ = "req_" + random_hex(12);
+        rate_headers_.clear();
         stream_.expires_after(patience);
         auto [error, n] =
             co_await http::async_read_header(stream_, buffer_, *parser_, as_tuple_awaitable);
@@ -235,7 +237,7 @@ class HttpConnection final : public Connection,
         who.connection_id = request_id_;
         const auto self = shared_from_this();
         HttpExchange exchange(context_.serving->hub, context_.serving->model, std::move(who),
-                              context_.clock, [this] { signal_.notify(); });
+                              [this] { signal_.notify(); });
         auto state = exchange.start(*route.exchange, parser_->get().body(), route.id, query);
         if (state != HttpExchange::Started::reply) watch_for_disconnect();
         while ((state = exchange.state()) == HttpExchange::Started::undecided && !gone_)
@@ -244,6 +246,7 @@ class HttpConnection final : public Connection,
             exchange.on_disconnect();
             co_return false;
         }
+        rate_headers_ = rate_limit_headers(context_.serving->hub.rates(client.principal));
         if (state == HttpExchange::Started::reply) {
             const bool another = co_await send(exchange.take_reply(), keep_alive);
             co_return another&& co_await stop_watching();
@@ -396,6 +399,8 @@ class HttpConnection final : public Connection,
         response.set(
             "OpenAI-Processing-Ms",
             std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(spent).count()));
+        for (const auto& [name, value] : rate_headers_)
+            response.set(name, value);
         response.set("X-Content-Type-Options", "nosniff");
         response.set("Referrer-Policy", "no-referrer");
         if (const auto origin = parser_->get()[http::field::origin]; !origin.empty()) {
@@ -419,6 +424,7 @@ class HttpConnection final : public Connection,
     std::optional<Parser> parser_;
     std::string address_;
     std::string request_id_;
+    HttpHeaders rate_headers_;
     runtime::TimePoint started_{};
     bool busy_ = false;
     bool watching_ = false;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "gateway/http_exchange_call.hpp"
@@ -33,6 +34,33 @@ std::unique_ptr<HttpCall> make_reply_call(HttpReply reply) {
     return std::make_unique<ReplyCall>(std::move(reply));
 }
 
+HttpHeaders rate_limit_headers(const actors::RateLimits::State& state) {
+    HttpHeaders headers;
+    const auto add = [&headers](std::string_view what, const actors::RateLimits::Budget& budget) {
+        if (budget.limit == 0) return;
+        headers.emplace_back(fmt::format("x-ratelimit-limit-{}", what),
+                             std::to_string(budget.limit));
+        headers.emplace_back(fmt::format("x-ratelimit-remaining-{}", what),
+                             std::to_string(budget.remaining));
+        headers.emplace_back(fmt::format("x-ratelimit-reset-{}", what),
+                             fmt::format("{}ms", budget.reset_ms));
+    };
+    add("requests", state.requests);
+    add("tokens", state.tokens);
+    return headers;
+}
+
+std::optional<std::string_view> query_value(std::string_view query, std::string_view name) {
+    while (!query.empty()) {
+        const auto end = std::min(query.find('&'), query.size());
+        const auto pair = query.substr(0, end);
+        query.remove_prefix(std::min(end + 1, query.size()));
+        if (pair.starts_with(name) && pair.substr(name.size()).starts_with('='))
+            return pair.substr(name.size() + 1);
+    }
+    return std::nullopt;
+}
+
 HttpReply error_reply(const actors::RequestError& error) {
     HttpReply reply{.status = error.status, .body = error_body(error), .headers = {}};
     if (std::string seconds = retry_after_seconds(error); !seconds.empty())
@@ -43,10 +71,10 @@ HttpReply error_reply(const actors::RequestError& error) {
 class HttpExchange::Impl {
  public:
     Impl(actors::SessionHub& hub, const ServedModel& served, ClientContext context,
-         const runtime::Clock& clock, std::function<void()> output_ready)
+         std::function<void()> output_ready)
         : client_(std::move(context)),
           output_ready_(std::move(output_ready)),
-          context_{hub, served, client_, clock, output_ready_} {
+          context_{hub, served, client_, output_ready_} {
         TROUPE_ASSERT(client_.authenticated, "the transport refuses strangers before this");
     }
 
@@ -85,10 +113,8 @@ class HttpExchange::Impl {
 };
 
 HttpExchange::HttpExchange(actors::SessionHub& hub, const ServedModel& served,
-                           ClientContext context, const runtime::Clock& clock,
-                           std::function<void()> output_ready)
-    : impl_(std::make_unique<Impl>(hub, served, std::move(context), clock,
-                                   std::move(output_ready))) {}
+                           ClientContext context, std::function<void()> output_ready)
+    : impl_(std::make_unique<Impl>(hub, served, std::move(context), std::move(output_ready))) {}
 
 HttpExchange::~HttpExchange() {
     impl_->disconnect();

@@ -27,22 +27,28 @@ enum class HttpRoute : std::uint8_t {
     tokenize,               // POST /tokenize
     detokenize,             // POST /detokenize
     apply_template,         // POST /apply-template
+    tokenizer_info,         // GET /tokenizer_info
     models,                 // GET /v1/models
     model_get,              // GET /v1/models/{id}
 };
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpReply {
     unsigned status = 200;
     std::string body;
     std::string content_type = "application/json";
-    std::vector<std::pair<std::string, std::string>> headers;  // besides content type and length
+    HttpHeaders headers;  // besides content type and length
 };
+
+// x-ratelimit-{limit,remaining,reset}-{requests,tokens}, of the limits that there are.
+[[nodiscard]] HttpHeaders rate_limit_headers(const actors::RateLimits::State& state);
 
 class HttpExchange {
  public:
     // As ClientStream's; `context.authenticated` must be true.
     HttpExchange(actors::SessionHub& hub, const ServedModel& served, ClientContext context,
-                 const runtime::Clock& clock, std::function<void()> output_ready);
+                 std::function<void()> output_ready);
     ~HttpExchange();
     HttpExchange(const HttpExchange&) = delete;
     HttpExchange& operator=(const HttpExchange&) = delete;

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "actors/hub.hpp"
 #include "gateway/http_exchange.hpp"
 #include "gateway/served_model.hpp"
-#include "runtime/clock.hpp"
 
 namespace troupe::gateway {
 
@@ -30,7 +30,6 @@ struct HttpCallContext {
     actors::SessionHub& hub;
     const ServedModel& served;
     const ClientContext& client;
-    const runtime::Clock& clock;
     const std::function<void()>& output_ready;
 };
 
@@ -46,12 +45,20 @@ struct HttpCallContext {
                                                              HttpRoute route,
                                                              std::string_view body);
 
+// The value of `name` in a query string, as it stands there.
+[[nodiscard]] std::optional<std::string_view> query_value(std::string_view query,
+                                                          std::string_view name);
+
 struct JsonRequest {
     HttpRoute route = HttpRoute::models;
     std::string_view body;
     std::string_view id;
     std::string_view query;
 };
+
+// GET /v1/responses/{id}?stream=true
+[[nodiscard]] std::unique_ptr<HttpCall> make_resume_call(const HttpCallContext& context,
+                                                         const JsonRequest& request);
 
 // The small JSON routes, all others: about the model, or about stored responses.
 [[nodiscard]] std::unique_ptr<HttpCall> make_json_call(const HttpCallContext& context,

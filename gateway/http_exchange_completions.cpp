@@ -43,11 +43,11 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
           head_{.chat = request_.chat,
                 .include_usage = request_.stream && request_.include_usage,
                 .id = fmt::format("{}-{}", request_.chat ? "chatcmpl" : "cmpl", hub_.random_hex()),
-                .created = served_.unix_seconds(context.clock.now()),
+                .created = hub_.unix_seconds(),
                 .served = served_,
                 .params = request_.params},
           session_(hub_.join(*this)) {
-        if (request_.deadline) deadline_ = context.clock.now() + *request_.deadline;
+        if (request_.deadline) deadline_ = hub_.now() + *request_.deadline;
         if (!request_.seed_given) request_.params.seed = draw_seed(hub_);
         if (hub_.draining()) {
             fail(actors::shutting_down_error());
@@ -77,7 +77,6 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
     void on_event(const actors::SessionEvent& event, const actors::Delivery& delivery) override;
     void on_delivered() override { output_ready_(); }
     void on_shutdown() override {}
-    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
     void prepare();
     void submit_all(std::vector<FittedPrompt> prompts);
@@ -150,8 +149,8 @@ void CompletionCall::prepare() {
 }
 
 void CompletionCall::submit_all(std::vector<FittedPrompt> prompts) {
-    if (!hub_.has_room(prompts.size() * request_.answers))
-        return fail(actors::too_many_requests_error());
+    const auto calls = static_cast<std::uint32_t>(prompts.size() * request_.answers);
+    if (auto refused = hub_.refuse(principal_, calls)) return fail(std::move(*refused));
     dropped_messages_ = prompts.front().dropped_messages;  // a chat has one prompt
     choices_.reserve(prompts.size() * request_.answers);
     for (std::size_t p = 0; p < prompts.size(); ++p) {

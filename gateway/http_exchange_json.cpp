@@ -140,6 +140,29 @@ WireResult<std::string> apply_template(const JsonFields& fields, const ServedMod
     return out;
 }
 
+// What a client needs to build prompts by itself, under the names of a tokenizer_config.json.
+HttpReply tokenizer_info(const ServedModel& served) {
+    const model::Tokenizer& tokenizer = served.tokenizer;
+    std::string out;
+    JsonObject object(out);
+    const auto piece = [&](std::string_view name, std::optional<model::TokenId> id) {
+        if (id) {
+            object.text(name, tokenizer.piece(*id));
+        } else {
+            object.null(name);
+        }
+    };
+    piece("bos_token", tokenizer.bos());
+    piece("eos_token", tokenizer.eos());
+    piece("pad_token", tokenizer.eos());
+    object.boolean("add_bos_token", tokenizer.add_bos());
+    object.integer("vocab_size", static_cast<std::uint64_t>(tokenizer.vocabulary_size()));
+    object.integer("model_max_length", served.context_length);
+    object.text("chat_template", served.chat_template.source());
+    object.close();
+    return json_reply(std::move(out));
+}
+
 void append_model(std::string& out, const ServedModel& served, std::string_view id) {
     JsonObject object(out);
     object.text("id", id);
@@ -223,7 +246,6 @@ class LaterCall final : public HttpCall, private actors::SessionHandler {
     void on_event(const actors::SessionEvent&, const actors::Delivery&) override {}
     void on_delivered() override {}
     void on_shutdown() override {}
-    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
     actors::SessionHub& hub_;
     const actors::SessionId session_;
@@ -251,6 +273,8 @@ std::unique_ptr<HttpCall> make_json_call(const HttpCallContext& context,
                 [&served, route = request.route, body = std::string(request.body)] {
                     return answer_text_route(served, route, body);
                 });
+        case HttpRoute::tokenizer_info:
+            return make_reply_call(tokenizer_info(served));
         case HttpRoute::models:
             return make_reply_call(list_models(served));
         case HttpRoute::model_get:

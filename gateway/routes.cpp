@@ -37,6 +37,7 @@ constexpr std::array kRoutes{
     Route{"POST", "/tokenize", Page::none, HttpRoute::tokenize},
     Route{"POST", "/detokenize", Page::none, HttpRoute::detokenize},
     Route{"POST", "/apply-template", Page::none, HttpRoute::apply_template},
+    Route{"GET", "/tokenizer_info", Page::none, HttpRoute::tokenizer_info},
 };
 
 std::string percent_decoded(std::string_view text) {
@@ -79,6 +80,13 @@ std::string_view allowed_methods(bool get, bool post, bool erase) {
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string_view, std::string_view>> all_routes() {
+    std::vector<std::pair<std::string_view, std::string_view>> all;
+    for (const Route& route : kRoutes)
+        all.emplace_back(route.method, route.path);
+    return all;
+}
 
 RouteMatch match_route(std::string_view method, std::string_view path) {
     if (method == "HEAD") method = "GET";

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "gateway/http_exchange.hpp"
 
@@ -29,6 +31,9 @@ struct RouteMatch {
     std::string_view allow;  // the methods this path knows, for 405 and OPTIONS; "" = no such path
     bool method_known = false;
 };
+
+// Every method and path, as the table has them.
+[[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> all_routes();
 
 // `path` without query. HEAD is matched as GET.
 [[nodiscard]] RouteMatch match_route(std::string_view method, std::string_view path);

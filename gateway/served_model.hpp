@@ -2,7 +2,6 @@
 // Built once before the threads start, const from then on, shared by reference.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,7 +12,6 @@
 #include "model/chat_template.hpp"
 #include "model/decoding_params.hpp"
 #include "model/tokenizer.hpp"
-#include "runtime/clock.hpp"
 
 namespace troupe::gateway {
 
@@ -30,11 +28,6 @@ struct WireLimits {
     std::int64_t heartbeat_ms = 20000;              // told to troupe.v1 clients
 };
 
-// Unix time minus the clock's time, now.
-[[nodiscard]] inline runtime::Duration measure_unix_offset(const runtime::Clock& clock) {
-    return std::chrono::system_clock::now().time_since_epoch() - clock.now().time_since_epoch();
-}
-
 struct ServedModel {
     const model::Tokenizer& tokenizer;
     const model::ChatTemplate& chat_template;
@@ -42,18 +35,11 @@ struct ServedModel {
     std::vector<std::string> aliases = {};  // other names that mean this model
     std::uint32_t context_length = 0;       // tokens, prompt and answer together
     std::string system_fingerprint = {};
-    std::int64_t created_at = 0;  // Unix seconds
-    // What makes Unix time of the clock given to sessions; that of the real one by default.
-    runtime::Duration unix_offset = measure_unix_offset(runtime::SteadyClock());
+    std::int64_t created_at = 0;          // Unix seconds
     std::string facts_json = "{}";        // an object of file facts, shown by /v1/models
     model::DecodingParams defaults = {};  // what an absent or null parameter means
     actors::SessionLimits session_limits = {};
     WireLimits limits = {};
-
-    [[nodiscard]] std::int64_t unix_seconds(runtime::TimePoint now) const {
-        const auto since_epoch = now.time_since_epoch() + unix_offset;
-        return std::chrono::duration_cast<std::chrono::seconds>(since_epoch).count();
-    }
 
     // True for the id, an alias, "default" and the empty name.
     [[nodiscard]] bool answers_to(std::string_view name) const {

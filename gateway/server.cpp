@@ -87,6 +87,7 @@ class Server::Impl {
             co_await sweep_timer_.async_wait(as_tuple_awaitable);
             const auto now = io_.now();
             for_each_connection([&](Connection& c) { c.tick(now); });
+            if (serving_) serving_->hub.tick(now);
             tell_if_drained();
         }
     }
@@ -106,7 +107,7 @@ class Server::Impl {
     }
 
     runtime::Lane& io_;
-    const ServerSettings settings_;
+    ServerSettings settings_;
     Metrics metrics_;
     ServerContext context_;
     std::optional<Serving> serving_;
@@ -147,6 +148,13 @@ void Server::ready(const Serving& serving) {
     asio::post(impl_->io_.executor(), [this, serving] {
         impl_->serving_.emplace(serving);
         impl_->context_.serving = &*impl_->serving_;
+    });
+}
+
+void Server::replace_keys(KeyRing keys) {
+    asio::post(impl_->io_.executor(), [this, keys = std::move(keys)]() mutable {
+        impl_->settings_.keys = std::move(keys);
+        impl_->for_each_connection([](Connection& c) { c.keys_changed(); });
     });
 }
 

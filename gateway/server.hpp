@@ -31,6 +31,8 @@ class Server {
     // From any thread: the model is loaded. What `serving` names must outlive the server's lane,
     // and its hub lives on that lane.
     void ready(const Serving& serving);
+    // From any thread: takes these keys from now on. A server that has keys never goes without.
+    void replace_keys(KeyRing keys);
     // From any thread: accepts nobody, lets running answers finish, closes what is idle; calls
     // `drained` on the io lane once no connection is left.
     void drain(std::function<void()> drained);

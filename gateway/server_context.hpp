@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -52,6 +53,8 @@ class Connection {
 
     // Once a second: timeouts.
     virtual void tick(runtime::TimePoint now) = 0;
+    // The keys have changed: a socket whose own is gone closes.
+    virtual void keys_changed() = 0;
     // The server goes down: finish what runs, then close.
     virtual void drain() = 0;
     // Now.
@@ -81,6 +84,7 @@ struct Client {
     bool keyed = false;         // by key or cookie, not by address alone
     bool authenticated = true;  // false: keys are configured and this client showed none
     bool admin = false;
+    std::optional<Digest> key = {};  // the one that it showed
 };
 
 }  // namespace troupe::gateway

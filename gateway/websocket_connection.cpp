@@ -83,6 +83,11 @@ class WebSocketConnection final : public Connection,
             close({websocket::close_code::going_away, "nothing happened for ten minutes"});
     }
 
+    void keys_changed() override {
+        if (client_.key && !context_.settings.keys.has(*client_.key))
+            close({kAuthRefused, "the API key is no longer valid"});
+    }
+
     void drain() override {
         draining_ = true;
         if (stream_) stream_->drain();
@@ -149,7 +154,7 @@ class WebSocketConnection final : public Connection,
         if (!client_.authenticated)
             authenticate = [this](std::string_view token) { return authenticated(token); };
         stream_.emplace(
-            context_.serving->hub, context_.serving->model, std::move(who), context_.clock,
+            context_.serving->hub, context_.serving->model, std::move(who),
             [this] { signal_.notify(); }, std::move(authenticate));
     }
 
@@ -157,7 +162,8 @@ class WebSocketConnection final : public Connection,
         const ApiKey* key = context_.settings.keys.find(token);
         if (key == nullptr) return std::nullopt;
         leave_account();
-        client_.principal = {principal_id("key:" + key->name), key->weight};
+        client_.principal = key->principal();
+        client_.key = key->digest;
         client_.keyed = client_.authenticated = true;
         socket_.read_message_max(context_.serving->model.limits.message_bytes_max);
         if (!join_account()) close({kTooMany, "too many connections of one client"});

@@ -101,10 +101,6 @@ WireResult<> check_shapes(const JsonFields& fields) {
                                            "text only.",
                                            type.substr(0, 40)));
     }
-    std::optional<bool> background;
-    TROUPE_TRY_ASSIGN(background, fields.boolean("background"));
-    if (background.value_or(false))
-        return unsupported("background", "background responses are not supported.");
     for (const std::string_view name : {"conversation", "prompt"}) {
         if (fields.has(name))
             return unsupported(name, fmt::format("{} is not supported; send the messages as "
@@ -147,6 +143,10 @@ WireResult<> read_create(const JsonFields& fields, const ServedModel& served, Wi
     request.generate = flag.value_or(true);
     TROUPE_TRY_ASSIGN(flag, fields.boolean("store"));
     request.store = flag.value_or(true);
+    TROUPE_TRY_ASSIGN(flag, fields.boolean("background"));
+    request.background = flag.value_or(false);
+    if (request.background && !request.store)
+        return invalid_parameter("background", "background is true, but needs store to be true.");
     TROUPE_TRY_ASSIGN(flag, fields.boolean("stream"));
     create.stream = flag.value_or(false);
     return read_echoed(fields, served, request.echoed);
@@ -183,6 +183,31 @@ ClientEvent create_event(const JsonFields& fields, const ServedModel& served) {
     create.request.stream_id = *stream_id;
     create.request.event_id = event_id;
     return create;
+}
+
+ClientEvent resume_event(const JsonFields& fields) {
+    actors::ResumeRequest resume;
+    resume.event_id = read_event_id(fields);
+    const auto refused = [&](actors::RequestError error) {
+        return RefusedMessage{std::move(error), resume.event_id, false};
+    };
+    auto stream_id = read_stream_id(fields);
+    if (!stream_id) return refused(stream_id.error());
+    resume.stream_id = *stream_id;
+    auto response_id = fields.string("response_id");
+    if (!response_id) return refused(response_id.error());
+    resume.response_id = response_id->value_or("").substr(0, kEventIdBytesMax);
+    auto after = fields.integer("starting_after", -1, std::int64_t{1} << 40);
+    if (!after) return refused(after.error());
+    resume.next_sequence = static_cast<std::uint64_t>(after->value_or(-1) + 1);
+    auto mode = fields.string("mode");
+    if (!mode) return refused(mode.error());
+    resume.snapshot = mode->value_or("replay") == "snapshot";
+    if (!resume.snapshot && mode->value_or("replay") != "replay")
+        return refused(invalid_parameter(
+            "mode", fmt::format("mode is \"{}\", but must be \"replay\" or \"snapshot\".",
+                                (*mode)->substr(0, 40))));
+    return resume;
 }
 
 ClientEvent cancel_event(const JsonFields& fields) {
@@ -237,6 +262,7 @@ ClientEvent event_of(const JsonFields& fields, const ServedModel& served) {
     const std::string name = type->value_or("");
     if (name == "response.create") return create_event(fields, served);
     if (name == "response.cancel") return cancel_event(fields);
+    if (name == "troupe:response.resume") return resume_event(fields);
     return other_event(name, fields);
 }
 

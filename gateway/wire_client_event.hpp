@@ -48,8 +48,9 @@ struct RefusedMessage {
     bool malformed = false;
 };
 
-using ClientEvent = std::variant<WireCreate, RefusedCreate, actors::CancelRequest, WirePing,
-                                 WireAuth, WireSteer, RefusedMessage>;
+using ClientEvent =
+    std::variant<WireCreate, RefusedCreate, actors::ResumeRequest, actors::CancelRequest, WirePing,
+                 WireAuth, WireSteer, RefusedMessage>;
 
 // Never fails: what is wrong with a message is part of the value.
 [[nodiscard]] ClientEvent read_client_event(std::string_view text, const ServedModel& served);

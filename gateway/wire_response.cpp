@@ -27,6 +27,12 @@ std::string_view to_string(ResponseStatus status) {
     return "failed";
 }
 
+// Of the message in a response of that status.
+std::string_view item_status(ResponseStatus status) {
+    if (status == ResponseStatus::completed) return "completed";
+    return status == ResponseStatus::in_progress ? "in_progress" : "incomplete";
+}
+
 void append_part(std::string& out, std::string_view text, std::span<const TokenScore> scores,
                  const ServedModel& served) {
     JsonObject part(out);
@@ -47,9 +53,10 @@ void open_item(std::string& out, std::string_view item_id, std::string_view stat
     item.field("content") += '[';
 }
 
-void append_item(std::string& out, std::string_view item_id, bool completed, std::string_view text,
-                 std::span<const TokenScore> scores, const ServedModel& served) {
-    open_item(out, item_id, completed ? "completed" : "incomplete");
+void append_item(std::string& out, std::string_view item_id, std::string_view status,
+                 std::string_view text, std::span<const TokenScore> scores,
+                 const ServedModel& served) {
+    open_item(out, item_id, status);
     append_part(out, text, scores, served);
     out += "]}";
 }
@@ -109,7 +116,7 @@ void append_settings(JsonObject& object, const ResponseSettings& settings) {
     }
     object.json("max_tool_calls", echoed.max_tool_calls);
     object.boolean("store", settings.store);
-    object.boolean("background", false);
+    object.boolean("background", settings.background);
     object.json("service_tier", echoed.service_tier);
     object.json("metadata", echoed.metadata);
     object.json("safety_identifier", echoed.safety_identifier);
@@ -160,6 +167,7 @@ struct BodyWriter {
             troupe.close();
         }
     }
+    void operator()(const StoredEnd& end) { object.json("response", end.response_json); }
     void operator()(const ItemAdded& added) {
         object.integer("output_index", 0);
         open_item(object.field("item"), added.item_id, "in_progress");
@@ -185,8 +193,8 @@ struct BodyWriter {
     }
     void operator()(const ItemDone& done) {
         object.integer("output_index", 0);
-        append_item(object.field("item"), done.item_id, done.completed, done.text, done.scores,
-                    served);
+        append_item(object.field("item"), done.item_id, done.completed ? "completed" : "incomplete",
+                    done.text, done.scores, served);
     }
     void operator()(const Pong& pong) { object.json("t", pong.t_json); }
     void operator()(const SteerFailed& failed) {
@@ -210,6 +218,9 @@ struct BodyWriter {
 std::string_view event_type(const ServerEvent& event) {
     struct Name {
         std::string_view operator()(const ResponseChanged& c) { return changed_type(c.kind); }
+        std::string_view operator()(const StoredEnd& e) {
+            return e.completed ? "response.completed" : "response.incomplete";
+        }
         std::string_view operator()(const ItemAdded&) { return "response.output_item.added"; }
         std::string_view operator()(const PartAdded&) { return "response.content_part.added"; }
         std::string_view operator()(const TextDelta&) { return "response.output_text.delta"; }
@@ -257,8 +268,8 @@ void append_response(std::string& out, const Response& response, const ServedMod
     object.json("instructions", settings.echoed.instructions);
     object.field("output") += '[';
     if (response.has_output)
-        append_item(out, response.item_id, response.status == ResponseStatus::completed,
-                    response.text, response.scores, served);
+        append_item(out, response.item_id, item_status(response.status), response.text,
+                    response.scores, served);
     out += ']';
     append_settings(object, settings);
     append_usage(object.field("usage"), response.usage);

@@ -74,7 +74,7 @@ Result<ChatTemplate> ChatTemplate::compile(std::string_view source, std::string 
                                            std::string eos) {
     Result<jinja::Template> compiled = jinja::Template::compile(source);
     if (!compiled) return compiled.error();
-    return ChatTemplate(std::move(*compiled), std::move(bos), std::move(eos));
+    return ChatTemplate(std::string(source), std::move(*compiled), std::move(bos), std::move(eos));
 }
 
 Result<jinja::Dict> ChatTemplate::make_context(jinja::Heap& heap,

@@ -53,14 +53,20 @@ class ChatTemplate {
     [[nodiscard]] Result<RenderedChat> render(std::span<const ChatMessage> messages,
                                               const ChatRenderOptions& options = {}) const;
 
+    [[nodiscard]] const std::string& source() const { return source_; }
+
  private:
-    ChatTemplate(jinja::Template compiled, std::string bos, std::string eos)
-        : compiled_(std::move(compiled)), bos_(std::move(bos)), eos_(std::move(eos)) {}
+    ChatTemplate(std::string source, jinja::Template compiled, std::string bos, std::string eos)
+        : source_(std::move(source)),
+          compiled_(std::move(compiled)),
+          bos_(std::move(bos)),
+          eos_(std::move(eos)) {}
 
     [[nodiscard]] Result<jinja::Dict> make_context(jinja::Heap& heap,
                                                    std::span<const ChatMessage> messages,
                                                    const ChatRenderOptions& options) const;
 
+    std::string source_;
     jinja::Template compiled_;
     std::string bos_;
     std::string eos_;

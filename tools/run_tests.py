@@ -16,7 +16,7 @@ REPORTS = ROOT / "build" / "reports"
 # Tests under the sanitizers are slower by their nature: what is tagged [long], and what needs the
 # default model, is left to release.
 SANITIZED = {
-    "dev": ["runtime", "model", "cpu", "actors", "gateway", "sim"],
+    "dev": ["runtime", "model", "cpu", "actors", "storage", "gateway", "sim"],
     "tsan": ["runtime", "actors", "sim", "cpu"],
 }
 TAGS = {("tsan", "cpu"): "[threads]"}

@@ -139,8 +139,12 @@ function announceConnection(phase) {
 function connectionChanged(state) {
     status.renderConnection(state);
     announceConnection(state.phase);
-    if (state.phase === "open") loadModel();
-    else chat.disconnected();
+    if (state.phase === "open") {
+        loadModel();
+        chat.connected();
+    } else {
+        chat.disconnected();
+    }
     if (state.phase === "unauthorized") askForKey();
     draw();
 }

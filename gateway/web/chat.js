@@ -13,7 +13,8 @@ const messageBytesMax = 1024 * 1024;
 
 const terminalEvents = new Set(["response.completed", "response.incomplete", "response.failed"]);
 
-// After response.created an error is followed by response.failed; before it, it is the end.
+// After response.created an error is followed by response.failed; before it, and in answer to a
+// resume, it is the end.
 function endsResponse(event, owner) {
     return terminalEvents.has(event.type) || (event.type === "error" && !owner.created);
 }
@@ -25,6 +26,7 @@ export class Chat {
         Object.assign(this, {store, connection, settings, onChange});
         this.conversations = new Map();
         this.lanes = new Lanes();
+        this.resuming = [];  // {conversationId, answerId} of answers to ask for once connected
     }
 
     load(conversations) {
@@ -109,7 +111,7 @@ export class Chat {
             input: inputItems(this.conversations.get(id), answerId),
             ...requestFields(this.settings()),
             truncation: "auto",
-            store: false,
+            store: true,  // so that it outlives a lost connection
         };
         const bytes = new TextEncoder().encode(JSON.stringify(create)).length + 64;
         if (bytes > messageBytesMax) return {code: "message_too_large"};
@@ -123,7 +125,7 @@ export class Chat {
     received(event) {
         const owner = this.lanes.owner(event.stream_id);
         if (!owner) return;
-        if (event.type === "response.created") owner.created = true;
+        if (event.type !== "error") owner.created = true;
         const {conversationId, answerId} = owner;
         this.apply(conversationId, {type: "wire", answerId, event, now: Date.now()});
         if (endsResponse(event, owner)) this.lanes.release(event.stream_id);
@@ -132,6 +134,21 @@ export class Chat {
     disconnected() {
         for (const {conversationId, answerId} of this.lanes.releaseAll()) {
             this.apply(conversationId, {type: "lost", answerId});
+            const answer = liveMessage(this.conversations.get(conversationId) ?? {messages: []});
+            if (answer?.phase === "resuming") this.resuming.push({conversationId, answerId});
+        }
+    }
+
+    // Asks for the answers that a lost connection cut off: the text so far, then what follows.
+    connected() {
+        for (const owner of this.resuming.splice(0)) {
+            const conversation = this.conversations.get(owner.conversationId);
+            const answer = conversation && liveMessage(conversation);
+            if (answer?.id !== owner.answerId) continue;
+            this.connection.send({
+                type: "troupe:response.resume", response_id: answer.responseId, mode: "snapshot",
+                stream_id: this.lanes.claim(owner),
+            });
         }
     }
 

@@ -10,11 +10,12 @@
 //   limit        the token limit ended it
 //   stopped      the reader stopped it, or the server did (reason says why)
 //   failed       the server reported an error (error)
-//   lost         the connection broke; with store: false the rest of the answer is gone
+//   lost         the connection broke, and the server has the answer no more
 //   interrupted  the page was closed or reloaded meanwhile
-// "stopping" is a live phase: the cancel was sent, its terminal event has not come yet.
+// Two more live phases: "stopping", the cancel was sent and its terminal event has not come yet;
+// "resuming", the connection broke and the server goes on writing until the page is back.
 
-const livePhases = new Set(["sending", "queued", "reading", "writing", "stopping"]);
+const livePhases = new Set(["sending", "queued", "reading", "writing", "stopping", "resuming"]);
 const titleLength = 60;
 export const newTitle = "New conversation";
 
@@ -84,11 +85,17 @@ const wireHandlers = {
         queuePosition: event.troupe?.queue_position ?? null,
     }),
 
-    "response.in_progress": (answer, event) => ({
-        phase: unlessStopping(answer, answer.text === "" ? "reading" : "writing"),
-        promptDone: event.troupe?.prompt_done ?? answer.promptDone,
-        promptTotal: event.troupe?.prompt_total ?? answer.promptTotal,
-    }),
+    // After a resume it carries all of the text so far.
+    "response.in_progress": (answer, event) => {
+        const text = textSoFar(event) ?? answer.text;
+        return {
+            text,
+            scores: scoresSoFar(event) ?? answer.scores ?? [],
+            phase: unlessStopping(answer, text === "" ? "reading" : "writing"),
+            promptDone: event.troupe?.prompt_done ?? answer.promptDone,
+            promptTotal: event.troupe?.prompt_total ?? answer.promptTotal,
+        };
+    },
 
     "response.output_text.delta": (answer, event, now) => ({
         phase: unlessStopping(answer, "writing"),
@@ -100,25 +107,32 @@ const wireHandlers = {
 
     "response.output_text.done": (answer, event) => ({text: event.text ?? answer.text}),
 
-    "response.completed": (answer, event) => ended(event, "done"),
+    "response.completed": (answer, event) => ended(answer, event, "done"),
 
     "response.incomplete": (answer, event) => {
         const reason = event.response?.incomplete_details?.reason ?? null;
-        if (reason === "max_output_tokens") return ended(event, "limit");
+        if (reason === "max_output_tokens") return ended(answer, event, "limit");
         const cause = reason ?? terminalTroupe(event).finish_reason ?? null;
-        return {...ended(event, "stopped"), reason: answer.phase === "stopping" ? null : cause};
+        return {
+            ...ended(answer, event, "stopped"),
+            reason: answer.phase === "stopping" ? null : cause,
+        };
     },
 
     "response.failed": (answer, event) => ({
-        ...ended(event, "failed"),
+        ...ended(answer, event, "failed"),
         error: answer.error ?? event.response?.error ?? null,
     }),
 
-    // Before response.created an error is all that comes; after it, response.failed follows.
-    "error": (answer, event) => ({
-        error: event.error ?? event,
-        phase: answer.responseId === null ? "failed" : answer.phase,
-    }),
+    // Before response.created an error is all that comes; after it, response.failed follows. To a
+    // resume it means that the answer is gone.
+    "error": (answer, event) => {
+        if (answer.phase === "resuming") return {phase: "lost"};
+        return {
+            error: event.error ?? event,
+            phase: answer.responseId === null ? "failed" : answer.phase,
+        };
+    },
 };
 
 // Tokens with what else could have come, as [text, logprob, [[text, logprob], ...]].
@@ -135,17 +149,35 @@ function unlessStopping(answer, phase) {
     return answer.phase === "stopping" ? "stopping" : phase;
 }
 
+// An answer without an id cannot be asked for again.
 function disconnectedPhase(answer) {
-    return answer.phase === "stopping" ? "stopped" : "lost";
+    if (answer.phase === "stopping") return "stopped";
+    return answer.responseId === null ? "lost" : "resuming";
+}
+
+function partsSoFar(event) {
+    return (event.response?.output ?? []).flatMap((item) => item.content ?? []);
+}
+
+// The text of a response object that has any output, else null; and its scores.
+function textSoFar(event) {
+    const parts = partsSoFar(event);
+    return parts.length === 0 ? null : parts.map((part) => part.text ?? "").join("");
+}
+
+function scoresSoFar(event) {
+    const parts = partsSoFar(event);
+    return parts.length === 0 ? null : withScores([], parts.flatMap((part) => part.logprobs ?? []));
 }
 
 function terminalTroupe(event) {
     return event.response?.troupe ?? {};
 }
 
-function ended(event, phase) {
+function ended(answer, event, phase) {
     return {
         phase,
+        text: textSoFar(event) ?? answer.text,
         usage: event.response?.usage ?? null,
         rate: terminalTroupe(event).tokens_per_second ?? null,
         droppedMessages: terminalTroupe(event).truncation?.dropped_messages ?? 0,

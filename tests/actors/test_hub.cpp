@@ -1,4 +1,4 @@
-// Routing between the scheduler and sessions, and the store of ended responses.
+// Routing between the scheduler and sessions, and what is kept of ended responses.
 #include "actors/hub.hpp"
 
 #include <catch2/catch.hpp>
@@ -17,27 +17,26 @@ struct Recorder final : SessionHandler {
     }
     void on_delivered() override { log += "delivered "; }
     void on_shutdown() override { log += "shutdown "; }
-    bool cancel_response(std::string_view id, std::uint64_t) override { return id == own; }
     std::string log;
-    std::string own;
     std::function<void()> on_any;
 };
 
 struct Fixture {
     runtime::Mailbox<SchedulerMessage> inbox{{.normal_max = 8, .control_max = 8}};
     std::vector<std::function<void()>> later;
-    SessionHub hub{3,
+    SessionHub hub{{.index = 3,
+                    .recent_responses_max = 10,
+                    .recent_bytes_max = 100000,
+                    .requests_live_max = 2,
+                    .random =
+                        [] {
+                            return RandomBits{1, 0xABC};
+                        }},
                    runtime::Address<SchedulerMessage>(inbox),
                    [this](std::function<void()> work, std::function<void()> done) {
                        work();
                        later.push_back(std::move(done));
-                   },
-                   10,
-                   100000,
-                   [] {
-                       return RandomBits{1, 0xABC};
-                   },
-                   2};
+                   }};
 };
 
 }  // namespace
@@ -87,15 +86,38 @@ TEST_CASE("Request ids carry the hub and never repeat", "[actors][hub]") {
 TEST_CASE("Live requests are bounded until their terminal events are here", "[actors][hub]") {
     Fixture f;
     for (int i = 0; i < 2; ++i) {
-        REQUIRE(f.hub.has_room(1));
+        REQUIRE_FALSE(f.hub.refuse({}, 1));
         f.hub.submit({});
     }
-    CHECK_FALSE(f.hub.has_room(1));
+    CHECK(f.hub.refuse({}, 1)->code == "rate_limit_exceeded");
     Delivery delivery;
     delivery.events = {Queued{}, Finished{}};
     f.hub.on(delivery);  // nobody is there to hear it, and still it counts
-    CHECK(f.hub.has_room(1));
+    CHECK_FALSE(f.hub.refuse({}, 1));
     CHECK(f.hub.requests_live() == 1);
+}
+
+TEST_CASE("A key's tokens are charged when its requests end", "[actors][hub]") {
+    Fixture f;
+    const Principal limited{.id = 5, .weight = 1, .tokens_per_minute = 10};
+    CHECK_FALSE(f.hub.refuse(limited, 1));
+    Submit submit;
+    submit.request = 9;
+    submit.principal = limited;
+    f.hub.submit(std::move(submit));
+    CHECK(f.hub.rates(limited).tokens.remaining == 10);
+    Finished finished;
+    finished.request = 9;
+    finished.usage = {.prompt_tokens = 6, .cached_tokens = 0, .generated_tokens = 5};
+    Delivery delivery;
+    delivery.events = {finished};
+    f.hub.on(delivery);
+    CHECK(f.hub.rates(limited).tokens.remaining == 0);
+    const auto refused = f.hub.refuse(limited, 1);
+    REQUIRE(refused);
+    CHECK(refused->status == 429);
+    CHECK(refused->retry_after_ms > 0);
+    CHECK_FALSE(f.hub.refuse({.id = 6, .weight = 1}, 1));
 }
 
 TEST_CASE("What a helper has done is dropped when its session has left", "[actors][hub]") {
@@ -142,10 +164,7 @@ TEST_CASE("Helpers get so many jobs at once; those of a gone session are never b
 TEST_CASE("Shutdown reaches every session, and later ones can ask", "[actors][hub]") {
     Fixture f;
     Recorder one;
-    one.own = "resp_x";
     const SessionId first = f.hub.join(one);
-    CHECK(f.hub.cancel_response("resp_x", 1));
-    CHECK_FALSE(f.hub.cancel_response("resp_y", 1));
     CHECK_FALSE(f.hub.draining());
     f.hub.on(HubShutdown{});
     CHECK(f.hub.draining());
@@ -158,8 +177,8 @@ TEST_CASE("The store forgets the oldest, by number and by bytes", "[actors][hub]
     const auto put = [&](const std::string& id, std::size_t bytes) {
         StoredResponse stored;
         stored.principal = 1;
-        stored.response.id = id;
-        stored.response.text.assign(bytes, 'x');
+        stored.id = id;
+        stored.json.assign(bytes, 'x');
         store.put(std::move(stored));
     };
     for (const char* id : {"a", "b", "c", "d"})
@@ -180,11 +199,13 @@ TEST_CASE("The store forgets the oldest, by number and by bytes", "[actors][hub]
 
 TEST_CASE("A conversation is all turns, oldest first", "[actors][hub][store]") {
     const auto first =
-        std::make_shared<const Turn>(Turn{.before = nullptr,
+        std::make_shared<const Turn>(Turn{.id = "resp_1",
+                                          .before = nullptr,
                                           .input = {{.role = "user", .content = "1"}},
                                           .answer = "A",
                                           .answered = true});
-    const Turn second{.before = first,
+    const Turn second{.id = "resp_2",
+                      .before = first,
                       .input = {{.role = "user", .content = "2"}},
                       .answer = {},
                       .answered = false};

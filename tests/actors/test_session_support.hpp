@@ -1,5 +1,5 @@
 // What the tests of sessions share: a tokenizer whose tokens are bytes, and a session with a script
-// that plays its shell and the scheduler.
+// that plays its shell, its hub and the scheduler.
 #pragma once
 
 #include <array>
@@ -7,11 +7,13 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "actors/response_store.hpp"
 #include "actors/session.hpp"
 #include "model/tokenizer.hpp"
 
@@ -88,8 +90,13 @@ inline std::string story_word(const actors::ServerEvent& event) {
             std::string word = kNames[static_cast<std::size_t>(c.kind)];
             if (c.queue_position) word += "(" + std::to_string(*c.queue_position) + ")";
             if (c.progress) word += "(" + std::to_string(c.progress->prompt_done) + ")";
+            if (c.kind == ResponseChanged::Kind::in_progress && c.response.has_output)
+                word += "(" + c.response.text + ")";
             if (c.response.status == ResponseStatus::cancelled) word += "(cancelled)";
             return word;
+        }
+        std::string operator()(const StoredEnd& e) const {
+            return e.completed ? "stored_completed" : "stored_incomplete";
         }
         std::string operator()(const ItemAdded&) const { return "item+"; }
         std::string operator()(const PartAdded&) const { return "part+"; }
@@ -107,12 +114,68 @@ inline std::string story_word(const actors::ServerEvent& event) {
     return event.stream_id ? *event.stream_id + ":" + word : word;
 }
 
-// A session, with the test as its shell and its scheduler.
+// Live responses and what is kept of them, with the test as the hub and as the scheduler.
+class LiveScript : public actors::LiveResponses::Outside {
+ public:
+    explicit LiveScript(actors::LiveLimits limits = {}) : live({0, 0}, *this, limits) {}
+
+    void submit(actors::Submit submit) override { submits.push_back(std::move(submit)); }
+    void cancel(actors::RequestId request) override { cancels.push_back(request); }
+    actors::Keeping keep(actors::EndedResponse ended) override {
+        if (keeping != actors::Keeping::refused) {
+            store.put({.principal = ended.principal,
+                       .id = ended.response.id,
+                       .created_at = ended.response.created_at,
+                       .completed = ended.response.status == actors::ResponseStatus::completed,
+                       .last_sequence = ended.last_sequence,
+                       .json = ended.response.text,
+                       .turn = ended.turn});
+        }
+        return keeping;
+    }
+
+    void tokens(actors::RequestId request, std::string_view text) {
+        std::uint32_t& told = tokens_told[request];
+        const auto delivery = text_delivery(0, request, told, text);
+        told += static_cast<std::uint32_t>(text.size());
+        live.deliver(delivery.events[0], delivery, 1001, touched);
+    }
+
+    void deliver(const actors::SessionEvent& event) { live.deliver(event, {}, 1002, touched); }
+
+    void finish(actors::RequestId request,
+                actors::FinishReason reason = actors::FinishReason::stop) {
+        actors::Finished finished;
+        finished.request = request;
+        finished.reason = reason;
+        finished.usage = {
+            .prompt_tokens = 9, .cached_tokens = 4, .generated_tokens = tokens_told[request] + 1};
+        deliver(finished);
+    }
+
+    ByteTokenizer tokenizer;
+    actors::ResponseStore store{100, 1 << 20};
+    actors::Keeping keeping = actors::Keeping::kept;
+    actors::LiveResponses live;
+    std::vector<actors::SessionId> touched;  // readers that the hub would wake
+    std::vector<actors::Submit> submits;
+    std::vector<actors::RequestId> cancels;
+    std::map<actors::RequestId, std::uint32_t> tokens_told;
+    actors::RequestId next_request = 1;
+};
+
+// A session among live responses that it may share with others, with the test as its shell.
 class SessionScript {
  public:
-    explicit SessionScript(actors::SessionLimits limits = {}, std::uint64_t principal = 7)
-        : session({.hub = 0, .session = 1}, {.id = principal, .weight = 1}, limits, store,
-                  tokenizer) {}
+    explicit SessionScript(actors::SessionLimits limits = {})
+        : own(std::make_unique<LiveScript>()),
+          hub(*own),
+          principal(7),
+          session(1, {.id = 7, .weight = 1}, limits, hub.live, hub.tokenizer) {}
+    SessionScript(LiveScript& shared, actors::SessionId id, std::uint64_t whose = 7)
+        : hub(shared),
+          principal(whose),
+          session(id, {.id = whose, .weight = 1}, {}, hub.live, hub.tokenizer) {}
 
     static actors::CreateRequest request(std::string text,
                                          std::optional<std::string> stream_id = std::nullopt) {
@@ -132,16 +195,12 @@ class SessionScript {
         for (auto actions = session.take_actions(); !actions.empty();
              actions = session.take_actions()) {
             for (actors::SessionAction& action : actions) {
-                if (auto* prepare = std::get_if<actors::PreparePrompt>(&action)) {
-                    if (hold_prompts) {
-                        held.push_back(std::move(*prepare));
-                    } else {
-                        prepared(*prepare);
-                    }
-                } else if (auto* submit = std::get_if<actors::Submit>(&action)) {
-                    submits.push_back(std::move(*submit));
+                if (const auto* find = std::get_if<actors::FindStored>(&action)) {
+                    session.found(find->ticket, hub.store.find(find->id, principal));
+                } else if (hold_prompts) {
+                    held.push_back(std::move(std::get<actors::PreparePrompt>(action)));
                 } else {
-                    cancels.push_back(std::get<actors::Cancel>(action).request);
+                    prepared(std::get<actors::PreparePrompt>(action));
                 }
             }
         }
@@ -154,7 +213,7 @@ class SessionScript {
         prompts.push_back(text);
         actors::PreparedPrompt prompt;
         prompt.ticket = prepare.ticket;
-        prompt.request = next_request++;
+        prompt.request = hub.next_request++;
         prompt.id_suffix = std::to_string(prompt.request);
         prompt.unix_seconds = 1000;
         if (text.find("too long") != std::string::npos) {
@@ -163,7 +222,7 @@ class SessionScript {
                                                 .message = "too long",
                                                 .param = {}};
         }
-        tokenizer.encode(text, prompt.tokens);
+        hub.tokenizer.encode(text, prompt.tokens);
         session.prepared(std::move(prompt));
     }
 
@@ -174,28 +233,11 @@ class SessionScript {
         perform();
     }
 
-    void tokens(actors::RequestId request, std::string_view text) {
-        std::uint32_t& told = tokens_told[request];
-        const auto delivery = text_delivery(1, request, told, text);
-        told += static_cast<std::uint32_t>(text.size());
-        session.deliver(delivery.events[0], delivery, 1001);
-        perform();
-    }
-
-    void deliver(const actors::SessionEvent& event) {
-        session.deliver(event, {}, 1002);
-        perform();
-    }
-
+    void tokens(actors::RequestId request, std::string_view text) { hub.tokens(request, text); }
+    void deliver(const actors::SessionEvent& event) { hub.deliver(event); }
     void finish(actors::RequestId request,
                 actors::FinishReason reason = actors::FinishReason::stop) {
-        actors::Finished finished;
-        finished.session = 1;
-        finished.request = request;
-        finished.reason = reason;
-        finished.usage = {
-            .prompt_tokens = 9, .cached_tokens = 4, .generated_tokens = tokens_told[request] + 1};
-        deliver(finished);
+        hub.finish(request, reason);
     }
 
     // Everything that is to be told now.
@@ -217,16 +259,16 @@ class SessionScript {
         return words;
     }
 
-    ByteTokenizer tokenizer;
-    actors::ResponseStore store{100, 1 << 20};
+    std::unique_ptr<LiveScript> own;  // where it shares none
+    LiveScript& hub;
+    const std::uint64_t principal;
     actors::Session session;
     bool hold_prompts = false;
     std::deque<actors::PreparePrompt> held;
     std::vector<std::string> prompts;
-    std::vector<actors::Submit> submits;
-    std::vector<actors::RequestId> cancels;
-    std::map<actors::RequestId, std::uint32_t> tokens_told;
-    actors::RequestId next_request = 1;
+    std::vector<actors::Submit>& submits = hub.submits;
+    std::vector<actors::RequestId>& cancels = hub.cancels;
+    actors::ResponseStore& store = hub.store;
 };
 
 }  // namespace troupe::test

@@ -37,7 +37,7 @@ TEST_CASE("SHA-256 gives the published digest of \"abc\"", "[gateway][access]") 
 
 TEST_CASE("a key file is read line by line, comments aside", "[gateway][access]") {
     const auto ring = KeyRing::parse(
-        "# people\nada sk-ada-0123456789abcdef admin weight=2 # boss\n\n"
+        "# people\nada sk-ada-0123456789abcdef admin weight=2 rpm=60 tpm=9000 # boss\n\n"
         "bob sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb4"
         "10ff61f20015ad\n");
     REQUIRE(ring.has_value());
@@ -46,6 +46,10 @@ TEST_CASE("a key file is read line by line, comments aside", "[gateway][access]"
     CHECK(ada->name == "ada");
     CHECK(ada->admin);
     CHECK(ada->weight == 2);
+    CHECK(ada->principal().requests_per_minute == 60);
+    CHECK(ada->principal().tokens_per_minute == 9000);
+    CHECK(ring->has(ada->digest));
+    CHECK_FALSE(ring->has(sha256("sk-eve-0123456789abcdef")));
     REQUIRE(ring->find("abc") != nullptr);
     CHECK(ring->find("abc")->name == "bob");
     CHECK(ring->find("sk-ada-0123456789abcdeg") == nullptr);
@@ -58,6 +62,8 @@ TEST_CASE("a wrong key file names the line", "[gateway][access]") {
         return ring ? std::string("accepted") : ring.error().message;
     };
     CHECK(message("ada sk-ada-0123456789abcdef\nbob").starts_with("line 2"));
+    for (const char* limit : {"rpm=0", "rpm=x", "tpm=-1", "tpm=99999999999", "rpm="})
+        CHECK(message("ada sk-ada-0123456789abcdef " + std::string(limit)).starts_with("line 1"));
     CHECK(message("ada short").find("shorter than 16") != std::string::npos);
     CHECK(message("ada sha256:12").find("64 hex digits") != std::string::npos);
     CHECK(message("ada sk-ada-0123456789abcdef weight=0").find("weight") != std::string::npos);

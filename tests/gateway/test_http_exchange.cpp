@@ -17,7 +17,7 @@ struct Fixture : HubFixture {
     Started start(HttpRoute route, std::string_view body, std::string_view id = {},
                   std::uint64_t principal = 1) {
         exchange.reset();
-        exchange.emplace(hub, served, test::client(principal), clock, [this] { ++wakes; });
+        exchange.emplace(hub, served, test::client(principal), [this] { ++wakes; });
         const auto started = exchange->start(route, body, id);
         collect();
         return started;
@@ -289,7 +289,7 @@ TEST_CASE("A response as server-sent events", "[gateway][http_exchange][response
 TEST_CASE("Any live response is cancelled by its id, by its owner",
           "[gateway][http_exchange][responses]") {
     Fixture f;
-    ClientStream stream(f.hub, f.served, test::client(), f.clock, [] {});
+    ClientStream stream(f.hub, f.served, test::client(), [] {});
     CHECK_FALSE(stream.on_message(R"({"type":"response.create","input":"hi"})"));
     std::string frame;
     REQUIRE(stream.next_frame(frame));
@@ -302,8 +302,35 @@ TEST_CASE("Any live response is cancelled by its id, by its owner",
     f.exchange.reset();
 }
 
+TEST_CASE("A key that has used up its rate is told when to come back",
+          "[gateway][http_exchange][rates]") {
+    Fixture f;
+    auto who = test::client();
+    who.principal.requests_per_minute = 2;
+    const auto ask = [&] {
+        HttpExchange exchange(f.hub, f.served, who, [] {});
+        const auto started = exchange.start(HttpRoute::chat_completions, chat(""));
+        return started == Started::reply ? exchange.take_reply() : HttpReply{};
+    };
+    CHECK(ask().status == 200);
+    CHECK(ask().status == 200);
+    const HttpReply refused = ask();
+    CHECK(refused.status == 429);
+    CHECK(refused.headers == HttpHeaders{{"Retry-After", "30"}});
+    CHECK(json::parse(refused.body).at("error").at("code") == "rate_limit_exceeded");
+    const HttpHeaders told = rate_limit_headers(f.hub.rates(who.principal));
+    CHECK(told == HttpHeaders{{"x-ratelimit-limit-requests", "2"},
+                              {"x-ratelimit-remaining-requests", "0"},
+                              {"x-ratelimit-reset-requests", "60000ms"}});
+    CHECK(rate_limit_headers(f.hub.rates(test::client().principal)).empty());
+}
+
 TEST_CASE("The tokenizer's routes", "[gateway][http_exchange][tokenize]") {
     Fixture f;
+    const auto info = f.ask(HttpRoute::tokenizer_info, "");
+    CHECK(info.at("eos_token") == "<|end|>");
+    CHECK(info.at("bos_token").is_null());
+    CHECK(info.at("chat_template").as_string().starts_with("{% for m in messages %}"));
     CHECK(json::serialize(f.ask(HttpRoute::tokenize, R"({"content":"ab"})")) ==
           R"({"tokens":[97,98],"count":2,"max_model_len":4096,"token_strs":null})");
     CHECK(json::serialize(

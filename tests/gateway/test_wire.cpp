@@ -147,7 +147,7 @@ TEST_CASE("Parameters have defaults, ranges and names", "[gateway][wire][params]
                             R"("deadline_ms":0)",
                             R"("deadline_ms":86400001)",
                             R"("deadline_ms":1.5)",
-                            R"("background":true)",
+                            R"("background":true,"store":false)",
                             R"("text":{"format":{"type":"json_object"}})",
                             R"("metadata":[])",
                             R"("tools":{})"}) {

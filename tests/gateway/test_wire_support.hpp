@@ -12,6 +12,7 @@
 #include "actors/hub.hpp"
 #include "gateway/client_stream.hpp"
 #include "gateway/served_model.hpp"
+#include "gateway/wire_response.hpp"
 #include "tests/actors/test_session_support.hpp"
 
 namespace troupe::test {
@@ -37,8 +38,6 @@ struct ServedFixture {
 
 // A hub, with the test as its scheduler and its helper thread.
 struct HubFixture : ServedFixture {
-    HubFixture() { served.unix_offset = std::chrono::seconds(1000); }
-
     // What has been submitted or cancelled since the last call.
     void collect() {
         std::vector<actors::SchedulerMessage> batch;
@@ -101,18 +100,27 @@ struct HubFixture : ServedFixture {
     runtime::Mailbox<actors::SchedulerMessage> inbox{{.normal_max = 200, .control_max = 200}};
     std::vector<std::function<void()>> jobs;
     std::uint64_t random_calls = 0;
-    actors::SessionHub hub{0,
+    actors::SessionHub hub{{.index = 0,
+                            .recent_responses_max = 100,
+                            .recent_bytes_max = 1 << 20,
+                            .write_response =
+                                [this](const actors::Response& response) {
+                                    std::string json;
+                                    gateway::append_response(json, response, served);
+                                    return json;
+                                },
+                            .unix_seconds = [] { return 1000; },
+                            .now = [this] { return clock.now(); },
+                            .random =
+                                [this] {
+                                    return actors::RandomBits{++random_calls, random_calls << 11U};
+                                }},
                            runtime::Address<actors::SchedulerMessage>(inbox),
                            [this](std::function<void()> work, std::function<void()> done) {
                                jobs.push_back([work = std::move(work), done = std::move(done)] {
                                    work();
                                    done();
                                });
-                           },
-                           100,
-                           1 << 20,
-                           [this] {
-                               return actors::RandomBits{++random_calls, random_calls << 11U};
                            }};
     std::vector<actors::Submit> submits;
     std::vector<actors::RequestId> cancels;

@@ -10,7 +10,7 @@ die() { say "$*"; exit 1; }
 build_packages=(
     g++ cmake ninja-build pkg-config
     libboost1.81-dev libboost-json1.81-dev libsimdjson-dev libcli11-dev libspdlog-dev libfmt-dev
-    prometheus-cpp-dev libpcre2-dev libssl-dev catch2
+    prometheus-cpp-dev libpcre2-dev libsqlite3-dev libssl-dev catch2
     libjs-marked node-dompurify libjs-highlight.js libjs-katex fonts-katex
     python3 python3-pip python3-venv ca-certificates
 )

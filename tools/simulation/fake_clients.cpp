@@ -33,8 +33,7 @@ FakeClients::FakeClients(runtime::Simulation& simulation, runtime::SimLane& lane
       hub_(hub),
       server_(server),
       failures_(failures),
-      inbox_({.normal_max = actors::limits::hub_deliveries_max(server.sequence_tokens_max),
-              .control_max = 1}) {}
+      inbox_(actors::limits::hub_mailbox(server.sequence_tokens_max)) {}
 
 void FakeClients::start(runtime::Address<actors::SchedulerMessage> scheduler,
                         std::uint32_t requests) {

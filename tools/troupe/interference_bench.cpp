@@ -27,7 +27,6 @@ class Watcher final : public actors::SessionHandler {
     }
     void on_delivered() override {}
     void on_shutdown() override {}
-    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
     std::vector<Instant> arrivals;
     std::string rejected;

@@ -35,7 +35,6 @@ class Listener final : public actors::SessionHandler {
         shown_ = generation_.text().size();
     }
     void on_shutdown() override {}
-    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
  private:
     actors::Generation& generation_;
@@ -50,11 +49,10 @@ LocalEngine::LocalEngine(const LoadedModel& loaded, model::Backend& backend)
       io_("main", clock_, report_failure),
       engine_lane_("engine", clock_, report_failure),
       executor_lane_("executor", clock_, report_failure),
-      inbox_({.normal_max = actors::limits::hub_deliveries_max(backend.info().context_length),
-              .control_max = 1}),
+      inbox_(actors::limits::hub_mailbox(backend.info().context_length)),
       engine_(settings_for(loaded), backend, engine_lane_, executor_lane_,
               {runtime::Address<actors::HubMessage>(inbox_)}, [](const std::string&) {}),
-      hub_(0, engine_.scheduler(), {}, 0, 0) {
+      hub_({}, engine_.scheduler(), {}) {
     engine_.start();
     engine_lane_.start();
     executor_lane_.start();

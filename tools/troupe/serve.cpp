@@ -2,9 +2,13 @@
 // in the reverse order when a signal comes.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -13,10 +17,12 @@
 #include "actors/hub.hpp"
 #include "actors/limits.hpp"
 #include "gateway/server.hpp"
+#include "gateway/wire_response.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/offload.hpp"
 #include "runtime/supervisor.hpp"
 #include "runtime/thread.hpp"
+#include "storage/storage.hpp"
 #include "tools/troupe/command.hpp"
 #include "tools/troupe/model_loading.hpp"
 
@@ -28,6 +34,9 @@ struct ServeFlags {
     gateway::ServerSettings server;
     std::string alias;
     std::string keys_path;
+    std::string data_dir;
+    std::uint32_t keep_days = 30;
+    std::uint64_t keep_bytes = std::uint64_t{1} << 30;
     std::uint32_t waiting_max = actors::limits::kWaitingMax;
     std::int64_t step_latency_ms = 40;
     std::uint32_t drain_s = 30;
@@ -68,15 +77,20 @@ std::string facts_json(const model::BackendInfo& info) {
 // after all lanes have been joined.
 class Service {
  public:
-    explicit Service(ServeFlags flags)
+    // `database` where responses are kept on the disk.
+    Service(ServeFlags flags, std::optional<storage::ResponseDatabase> database)
         : flags_(std::move(flags)),
           main_("main", clock_, report_failure),
           io_("io-0", clock_, report_failure),
           engine_lane_("engine", clock_, report_failure),
           executor_lane_("executor", clock_, report_failure),
           offload_lane_("offload-0", clock_, report_failure),
+          storage_lane_("storage", clock_, report_failure),
+          storage_inbox_(actors::limits::storage_mailbox(1)),
           offload_({&offload_lane_}, actors::limits::kRequestsLiveMax),
-          supervisor_(main_, policy(), [this](runtime::SupervisorAction a) { perform(a); }) {}
+          supervisor_(main_, policy(), [this](runtime::SupervisorAction a) { perform(a); }) {
+        if (database) storage_.emplace(std::move(*database), retention());
+    }
 
     // Until a signal or a fault ends it.
     int run() {
@@ -93,6 +107,7 @@ class Service {
         }
         main_.spawn("supervisor", supervisor_.run());
         main_.spawn("signals", supervisor_.watch_signals());
+        if (!flags_.keys_path.empty()) main_.spawn("keys", reload_keys());
         main_.run();
         return static_cast<int>(supervisor_.exit_code());
     }
@@ -104,6 +119,22 @@ class Service {
         return policy;
     }
 
+    storage::Retention retention() const {
+        return {.age_s = std::int64_t{flags_.keep_days} * 24 * 3600,
+                .bytes = static_cast<std::int64_t>(flags_.keep_bytes)};
+    }
+
+    actors::HubSettings hub_settings() {
+        actors::HubSettings settings;
+        settings.write_response = [this](const actors::Response& response) {
+            std::string json;
+            gateway::append_response(json, response, *served_);
+            return json;
+        };
+        if (storage_) settings.storage = runtime::Address(storage_inbox_);
+        return settings;
+    }
+
     Result<void> start_engine() {
         const auto started = clock_.now();
         auto loaded = load_model(flags_.backend.model);
@@ -113,21 +144,18 @@ class Service {
         if (!backend) return backend.error();
         backend_ = std::move(*backend);
         const auto& info = backend_->info();
-        inbox_.emplace(runtime::MailboxCapacity{
-            .normal_max = actors::limits::hub_deliveries_max(info.context_length),
-            .control_max = 2});
+        inbox_.emplace(actors::limits::hub_mailbox(info.context_length));
         engine_.emplace(engine_settings(flags_, loaded_), *backend_, engine_lane_, executor_lane_,
                         std::vector{runtime::Address<actors::HubMessage>(*inbox_)},
                         [this](const std::string& message) {
                             supervisor_.address().send(runtime::EngineFailed{message});
                         });
-        const actors::SessionLimits limits;
-        hub_.emplace(0, engine_->scheduler(), actors::offload_from(io_, offload_),
-                     limits.stored_max, limits.stored_bytes_max);
         served_.emplace(served_model(info));
+        hub_.emplace(hub_settings(), engine_->scheduler(), actors::offload_from(io_, offload_));
         engine_->start();
         io_.spawn("hub", actors::run_hub(*hub_, *inbox_));
         offload_lane_.start();
+        if (storage_) start_storage();
         engine_lane_.start();
         executor_lane_.start();
         server_->ready({*served_, *hub_, engine_->stats()});
@@ -135,8 +163,15 @@ class Service {
         return {};
     }
 
+    void start_storage() {
+        storage_lane_.spawn("storage",
+                            storage::run_storage(storage_lane_, *storage_, storage_inbox_,
+                                                 {runtime::Address<actors::HubMessage>(*inbox_)},
+                                                 actors::system_unix_seconds));
+        storage_lane_.start();
+    }
+
     gateway::ServedModel served_model(const model::BackendInfo& info) const {
-        const auto unix_now = std::chrono::system_clock::now().time_since_epoch();
         gateway::WireLimits limits;
         limits.heartbeat_ms = flags_.server.heartbeat.count() * 1000;
         return {.tokenizer = *loaded_.tokenizer,
@@ -145,8 +180,7 @@ class Service {
                 .aliases = {loaded_.id},
                 .context_length = info.context_length,
                 .system_fingerprint = fingerprint_of(info),
-                .created_at = std::chrono::duration_cast<std::chrono::seconds>(unix_now).count(),
-                .unix_offset = unix_now - clock_.now().time_since_epoch(),
+                .created_at = actors::system_unix_seconds(),
                 .facts_json = facts_json(info),
                 .defaults = {},
                 .session_limits = {},
@@ -165,6 +199,23 @@ class Service {
                 "no keys are set, so only this machine can connect (--api-keys changes that)");
         std::printf("troupe is ready: %s\n", server_->address().c_str());
         std::fflush(stdout);
+    }
+
+    // SIGHUP: the file of keys is read again. One that is wrong changes nothing.
+    boost::asio::awaitable<void> reload_keys() {
+        hangup_.emplace(main_.context(), SIGHUP);
+        while (true) {
+            const auto [error, signal] = co_await hangup_->async_wait(
+                boost::asio::as_tuple(boost::asio::use_awaitable));
+            if (error) co_return;
+            auto keys = gateway::KeyRing::load(flags_.keys_path);
+            if (keys) {
+                log::info("the keys were read again");
+                server_->replace_keys(std::move(*keys));
+            } else {
+                log::error("the keys stay as they were: {}", keys.error().message);
+            }
+        }
     }
 
     // What the supervisor asks for, on the main lane.
@@ -194,6 +245,10 @@ class Service {
                 io_.finish();
                 io_.join();
                 offload_lane_.join();
+                storage_inbox_.close();
+                storage_lane_.finish();
+                storage_lane_.join();
+                if (hangup_) hangup_->cancel();
                 main_.finish();
                 break;
             case SupervisorAction::exit_now:
@@ -209,6 +264,9 @@ class Service {
     runtime::NamedThread engine_lane_;
     runtime::NamedThread executor_lane_;
     runtime::NamedThread offload_lane_;
+    runtime::NamedThread storage_lane_;
+    runtime::Mailbox<actors::StorageMessage> storage_inbox_;
+    std::optional<storage::Storage> storage_;
     runtime::Offload offload_;
     runtime::Supervisor supervisor_;
     LoadedModel loaded_;
@@ -218,6 +276,7 @@ class Service {
     std::optional<actors::SessionHub> hub_;
     std::optional<gateway::ServedModel> served_;
     std::unique_ptr<gateway::Server> server_;
+    std::optional<boost::asio::signal_set> hangup_;
 };
 
 int serve(ServeFlags flags) {
@@ -226,7 +285,14 @@ int serve(ServeFlags flags) {
         if (!keys) return report(keys.error());
         flags.server.keys = std::move(*keys);
     }
-    Service service(std::move(flags));
+    std::optional<storage::ResponseDatabase> database;
+    if (!flags.data_dir.empty()) {
+        auto opened = storage::ResponseDatabase::open(flags.data_dir);
+        if (!opened) return report(opened.error());
+        gateway::set_principal_secret(opened->secret());
+        database.emplace(std::move(*opened));
+    }
+    Service service(std::move(flags), std::move(database));
     return service.run();
 }
 
@@ -254,6 +320,11 @@ void add_serve(CLI::App& app, Run& run) {
         ->check(CLI::Range(1, 10'000));
     add("--sockets-per-client", server.sockets_per_client_max,
         "WebSockets of one key or one browser");
+    add("--data-dir", flags->data_dir, "folder where responses are kept; without it, in memory");
+    add("--keep-days", flags->keep_days, "how long responses are kept there")
+        ->check(CLI::Range(1U, 36'500U));
+    add("--keep-bytes", flags->keep_bytes, "how much of them, for example 1GB")
+        ->transform(CLI::AsSizeValue(false));
     add("--drain-seconds", flags->drain_s, "how long answers may go on after SIGTERM");
     command->callback([flags, &run] { run = [flags] { return serve(*flags); }; });
 }

@@ -8,9 +8,11 @@ response.create on the WebSocket with a scripted answer chosen by a word in the 
     refuse  refused before response.created                  drop     the connection breaks
     hostile an answer that tries to run scripts               reject   the server cancels it
     full    old messages did not fit the context
+    forget  as drop, and the server knows nothing afterwards
 
 Anything else gets a short showcase of markdown. After `drop` new connections are refused for
---down seconds. With --key a client must offer that key as a subprotocol.
+--down seconds, and the answer goes on for who resumes it. With --key a client must offer that key
+as a subprotocol.
 """
 
 import argparse
@@ -288,7 +290,7 @@ async def play_refuse(answer):
                        "The prompt has 9001 tokens, the model takes 8192.")
 
 
-async def play_drop(answer):
+async def play_forget(answer):
     await answer.begin()
     await answer.open_item()
     await answer.write("The line goes dead in", 0.01)
@@ -297,10 +299,32 @@ async def play_drop(answer):
     answer.socket.transport_of_request.abort()
 
 
+async def play_drop(answer):
+    answer.socket.app_state["resumable"][answer.id] = answer
+    await play_forget(answer)
+
+
+async def resume(socket, event):
+    """The text so far in one event, then the rest."""
+    answer = socket.app_state["resumable"].pop(event["response_id"], None)
+    stranger = answer is None
+    if stranger:
+        answer = Answer(socket, event)
+    answer.socket, answer.create["stream_id"] = socket, event["stream_id"]
+    if stranger:
+        await answer.error(404, "response_not_found", "There is no such response.")
+        return
+    answer.text += " the middle"
+    await answer.send("response.in_progress", response=answer.response(
+        "in_progress", output=[answer.item("in_progress")]))
+    if await answer.write(" of a word, and is back.", 0.01):
+        await answer.finish()
+
+
 SCRIPTS = {
     "queue": play_queue, "slow": play_slow, "refuse": play_refuse, "hostile": play_hostile,
     "limit": play_limit, "fail": play_fail, "drop": play_drop, "reject": play_reject,
-    "full": play_full,
+    "full": play_full, "forget": play_forget,
 }
 
 
@@ -322,6 +346,8 @@ async def handle_message(socket, event, lanes, tasks):
     lane = lanes.setdefault(event.get("stream_id"), {"lock": asyncio.Lock(), "answer": None})
     if event["type"] == "response.create":
         tasks.add(asyncio.create_task(run_answer(Answer(socket, event), lane)))
+    elif event["type"] == "troupe:response.resume":
+        tasks.add(asyncio.create_task(resume(socket, event)))
     elif event["type"] == "response.cancel" and lane["answer"]:
         lane["answer"].cancelled.set()
     elif event["type"] == "troupe:ping":
@@ -395,7 +421,7 @@ def make_app(key="", down_s=4.0):
     mimetypes.add_type("text/javascript", ".js")
     mimetypes.add_type("font/woff2", ".woff2")
     app = web.Application()
-    app["state"] = {"key": key, "down_s": down_s, "down_until": 0.0}
+    app["state"] = {"key": key, "down_s": down_s, "down_until": 0.0, "resumable": {}}
     app["vendor"] = vendor_files()
     app.add_routes([
         web.get("/", index), web.get("/assets/{name:.+}", asset),

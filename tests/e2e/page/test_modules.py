@@ -257,8 +257,19 @@ class Conversation(PageCase):
         failed = self.play(self.CREATED, error, {"type": "response.failed", "response": {}})
         self.assertEqual((failed["phase"], failed["error"]["code"]), ("failed", "overloaded"))
 
-    def test_disconnect_loses_a_live_answer_only(self):
-        self.assertEqual(self.play(self.CREATED, self.delta("x"), "lost")["phase"], "lost")
+    def test_disconnect_leaves_an_answer_to_resume_if_it_has_an_id(self):
+        error = {"type": "error", "error": {"code": "response_not_found", "message": "m"}}
+        so_far = {"type": "response.in_progress", "response": {"output": [
+            {"content": [{"text": "xyz"}]}]}}
+        end = {"type": "response.completed", "response": {}}
+        cut = (self.CREATED, self.delta("x"), "lost")
+        self.assertEqual(self.play("lost")["phase"], "lost")
+        self.assertEqual(self.play(*cut)["phase"], "resuming")
+        self.assertEqual(self.play(*cut, error)["phase"], "lost")
+        self.assertEqual(self.play(*cut, so_far)["text"], "xyz")
+        resumed = self.play(*cut, so_far, self.delta("!"), end)
+        self.assertEqual((resumed["phase"], resumed["text"]), ("done", "xyz!"))
+        self.assertEqual(self.play(*cut, end)["text"], "x")
         self.assertEqual(self.play(self.CREATED, "restored")["phase"], "interrupted")
 
     def test_history_leaves_out_answers_of_which_nothing_came(self):

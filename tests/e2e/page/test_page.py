@@ -314,18 +314,30 @@ class Scripts(PageCase):
         page.send("reject")
         page.until_footer("The server stopped this answer (shutdown)")
 
-    def test_lost_connection_keeps_the_text_and_comes_back(self):
+    def test_lost_connection_resumes_the_answer(self):
         page = self.page
         page.send("drop")
-        page.until_phase("lost")
+        page.until_phase("resuming")
         self.assertIn("The line goes", page.answer_text())
-        self.assertIn("Connection lost", page.texts(".answer .note")[-1])
+        self.assertIn("Connection lost", page.texts(".answer .waiting")[-1])
+        page.until_connected()
+        page.until_phase("done")
+        self.assertEqual(page.answer_text(),
+                         "The line goes dead in the middle of a word, and is back.")
+
+    def test_lost_connection_keeps_the_text_and_comes_back(self):
+        page = self.page
+        page.send("forget")
+        page.until_phase("resuming")
+        self.assertIn("The line goes", page.answer_text())
         page.until(lambda: page.connection_phase() == "waiting", "it waits to retry")
         self.assertTrue(page.find("#retry").is_displayed())
         page.find("#input").send_keys("typed while offline")
         self.assertFalse(page.find("#send").is_enabled())
         page.shot("offline")
         page.until_connected()
+        page.until_phase("lost")
+        self.assertIn("Connection lost", page.texts(".answer .note")[-1])
         self.assertTrue(page.find("#send").is_enabled())
         self.assertIn("The line goes", page.answer_text())
 
