@@ -59,8 +59,8 @@ Result<ApiKey> parse_key_line(std::string_view line, int number) {
     ApiKey key;
     std::string secret;
     if (!(words >> key.name >> secret))
-        return invalid_input(fmt::format(
-            "line {}: expected NAME KEY [weight=N] [rpm=N] [tpm=N] [admin]", number));
+        return invalid_input(
+            fmt::format("line {}: expected NAME KEY [weight=N] [rpm=N] [tpm=N] [admin]", number));
     if (constexpr std::string_view tag = "sha256:"; secret.starts_with(tag)) {
         const auto digest = digest_from_hex(std::string_view(secret).substr(tag.size()));
         if (!digest)
@@ -86,8 +86,8 @@ Result<ApiKey> parse_key_line(std::string_view line, int number) {
             const char* end = word.data() + word.size();
             const auto parsed = std::from_chars(word.data() + 4, end, limit);
             if (parsed.ptr != end || parsed.ec != std::errc() || limit == 0)
-                return invalid_input(fmt::format(
-                    "line {}: {} must be an integer above 0", number, word.substr(0, 3)));
+                return invalid_input(fmt::format("line {}: {} must be an integer above 0", number,
+                                                 word.substr(0, 3)));
         } else {
             return invalid_input(fmt::format("line {}: unknown word \"{}\"", number, word));
         }

@@ -44,7 +44,8 @@ Judgement refused(unsigned status, std::string_view code, std::string message) {
 }
 
 Judgement judge_key(const RequestFacts& facts, const RouteMatch& route,
-                    const ServerSettings& settings) {
+                    const ServerSettings& settings, const EphemeralKeys& ephemeral_keys,
+                    runtime::TimePoint now) {
     auto shown = bearer_token(facts.authorization);
     const bool socket = route.page == Page::responses_socket;
     if (!shown && socket) shown = subprotocol_token(facts.subprotocols);
@@ -58,18 +59,15 @@ Judgement judge_key(const RequestFacts& facts, const RouteMatch& route,
         return refused(401, "invalid_api_key",
                        "this server wants an API key: send \"Authorization: Bearer KEY\"");
     }
-    const ApiKey* key = settings.keys.find(*shown);
-    if (key == nullptr) {
+    const auto client = client_of_key(*shown, settings, ephemeral_keys, now);
+    if (!client) {
         judgement = refused(401, "invalid_api_key", "the API key is not one of this server's");
         judgement.explain_over_socket =
             socket && (!facts.origin.empty() || subprotocol_token(facts.subprotocols));
         return judgement;
     }
-    judgement.client.principal = key->principal();
-    judgement.client.key = key->digest;
-    judgement.client.keyed = true;
-    judgement.client.admin = key->admin;
-    if (is_admin(route) && !key->admin)
+    judgement.client = *client;
+    if (is_admin(route) && !client->admin)
         return refused(403, "forbidden", "this route is for keys marked admin");
     return judgement;
 }
@@ -84,8 +82,26 @@ std::string_view error_type(unsigned status) {
 
 }  // namespace
 
-Judgement judge(const RequestFacts& facts, const RouteMatch& route,
-                const ServerSettings& settings) {
+std::optional<Client> client_of_key(std::string_view shown, const ServerSettings& settings,
+                                    const EphemeralKeys& ephemeral_keys, runtime::TimePoint now) {
+    Client client;
+    client.keyed = true;
+    if (const ApiKey* key = settings.keys.find(shown)) {
+        client.principal = key->principal();
+        client.key = key->digest;
+        client.admin = key->admin;
+        return client;
+    }
+    const EphemeralKeys::Owner* owner = ephemeral_keys.find(shown, now);
+    if (owner == nullptr || !settings.keys.has(owner->key)) return std::nullopt;
+    client.principal = owner->principal;
+    client.key = owner->key;
+    client.ephemeral = true;
+    return client;
+}
+
+Judgement judge(const RequestFacts& facts, const RouteMatch& route, const ServerSettings& settings,
+                const EphemeralKeys& ephemeral_keys, runtime::TimePoint now) {
     if (!host_allowed(facts.host, settings.allow))
         return refused(
             403, "forbidden",
@@ -96,7 +112,7 @@ Judgement judge(const RequestFacts& facts, const RouteMatch& route,
                        "pages of this Origin may not use this server; start it with --allow-origin "
                        "ORIGIN to let them");
     if (!settings.keys.empty() && !is_public(route) && !facts.preflight)
-        return judge_key(facts, route, settings);
+        return judge_key(facts, route, settings, ephemeral_keys, now);
     Judgement judgement;
     judgement.client = client_by_place(facts);
     judgement.client.admin = settings.keys.empty();

@@ -39,7 +39,15 @@ struct Judgement {
 inline constexpr std::string_view kClientCookie = "troupe_client";
 
 [[nodiscard]] Judgement judge(const RequestFacts& facts, const RouteMatch& route,
-                              const ServerSettings& settings);
+                              const ServerSettings& settings,
+                              const EphemeralKeys& ephemeral_keys = {},
+                              runtime::TimePoint now = {});
+
+// The client that shows this key, short-lived or not; nothing where it is none of the server's.
+[[nodiscard]] std::optional<Client> client_of_key(std::string_view shown,
+                                                  const ServerSettings& settings,
+                                                  const EphemeralKeys& ephemeral_keys,
+                                                  runtime::TimePoint now);
 
 // The subprotocol to answer with: "troupe.v1", else "realtime", else none. Never one with a secret.
 [[nodiscard]] std::string_view chosen_subprotocol(std::string_view offered);

@@ -160,7 +160,8 @@ class HttpConnection final : public Connection,
         const auto query = path.size() < target.size() ? target.substr(path.size() + 1) : "";
         const auto route = match_route(as_view(request.method_string()), path);
         const bool keep_alive = request.keep_alive();
-        const auto judgement = judge(facts(), route, context_.settings);
+        const auto judgement =
+            judge(facts(), route, context_.settings, context_.ephemeral_keys, context_.clock.now());
 
         if (route.page == Page::responses_socket && is_upgrade()) {
             co_return co_await upgrade(judgement);
@@ -180,6 +181,10 @@ class HttpConnection final : public Connection,
             auto reply = refusal(426, "upgrade_required",
                                  "GET /v1/responses is a WebSocket; POST to it for HTTP");
             reply.headers.emplace_back("Upgrade", "websocket");
+            co_return co_await send(std::move(reply), keep_alive);
+        }
+        if (route.page == Page::client_secrets) {
+            auto reply = client_secret_reply(request.body(), judgement.client, context_);
             co_return co_await send(std::move(reply), keep_alive);
         }
         if (route.page != Page::none)

@@ -2,6 +2,7 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 
 #include "gateway/admission.hpp"
@@ -86,7 +87,42 @@ HttpReply slots(const ServerContext& context) {
                        {"waiting", stats.requests_waiting.get()}});
 }
 
+HttpReply refusal(unsigned status, std::string_view code, std::string_view message) {
+    HttpReply reply;
+    reply.status = status;
+    reply.body = error_body(status, code, message);
+    return reply;
+}
+
 }  // namespace
+
+HttpReply client_secret_reply(std::string_view body, const Client& client, ServerContext& context) {
+    if (!client.key)
+        return refusal(400, "invalid_request", "this server has no keys, so it needs none");
+    if (client.ephemeral)
+        return refusal(403, "forbidden", "a short-lived key cannot make another one");
+    boost::system::error_code error;
+    const json::value parsed = json::parse(body.empty() ? "{}" : body, error);
+    if (error) return refusal(400, "invalid_json", "the body is no JSON");
+    std::int64_t seconds = 600;
+    if (const auto* asked =
+            parsed.is_object() ? parsed.as_object().if_contains("expires_after") : nullptr;
+        asked != nullptr && asked->is_object() && asked->as_object().contains("seconds")) {
+        seconds = asked->at("seconds").to_number<std::int64_t>(error);
+    }
+    if (error || seconds < 10 || seconds > 7200)
+        return refusal(400, "invalid_parameter",
+                       "expires_after.seconds must be an integer between 10 and 7200");
+    const auto key = context.ephemeral_keys.issue(
+        {client.principal, *client.key}, context.clock.now(), std::chrono::seconds(seconds));
+    if (!key) return refusal(429, "rate_limit_exceeded", "there are too many short-lived keys");
+    return json_reply({{"value", *key},
+                       {"expires_at", actors::system_unix_seconds() + seconds},
+                       {"session",
+                        {{"type", "realtime"},
+                         {"object", "realtime.session"},
+                         {"id", "sess_" + random_hex(12)}}}});
+}
 
 HttpReply operations_reply(Page page, ServerContext& context) {
     switch (page) {
@@ -110,10 +146,7 @@ HttpReply operations_reply(Page page, ServerContext& context) {
         default:
             break;
     }
-    HttpReply reply;
-    reply.status = 404;
-    reply.body = error_body(404, "not_found", "there is no such route");
-    return reply;
+    return refusal(404, "not_found", "there is no such route");
 }
 
 }  // namespace troupe::gateway

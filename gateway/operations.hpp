@@ -1,4 +1,5 @@
-// The routes for whoever runs the server: /health, /ready, /metrics, /version, /props, /slots.
+// The routes for whoever runs the server: /health, /ready, /metrics, /version, /props, /slots; and
+// short-lived keys.
 #pragma once
 
 #include "gateway/http_exchange.hpp"
@@ -8,5 +9,9 @@
 namespace troupe::gateway {
 
 [[nodiscard]] HttpReply operations_reply(Page page, ServerContext& context);
+
+// POST /v1/realtime/client_secrets, from a client that has shown a key.
+[[nodiscard]] HttpReply client_secret_reply(std::string_view body, const Client& client,
+                                            ServerContext& context);
 
 }  // namespace troupe::gateway

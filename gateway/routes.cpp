@@ -23,6 +23,7 @@ constexpr std::array kRoutes{
     Route{"GET", "/version", Page::version, {}},
     Route{"GET", "/props", Page::props, {}},
     Route{"GET", "/slots", Page::slots, {}},
+    Route{"POST", "/v1/realtime/client_secrets", Page::client_secrets, {}},
     Route{"GET", "/v1/responses", Page::responses_socket, {}},
     Route{"POST", "/v1/responses", Page::none, HttpRoute::responses},
     Route{"POST", "/v1/responses/input_tokens", Page::none, HttpRoute::response_input_tokens},

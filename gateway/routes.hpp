@@ -21,6 +21,7 @@ enum class Page : std::uint8_t {
     version,
     props,            // limits and settings; admin
     slots,            // live requests; admin
+    client_secrets,   // a short-lived key
     responses_socket  // GET /v1/responses: the WebSocket
 };
 

@@ -12,6 +12,7 @@
 #include "actors/hub.hpp"
 #include "gateway/access.hpp"
 #include "gateway/client_stream.hpp"
+#include "gateway/ephemeral_keys.hpp"
 #include "gateway/metrics.hpp"
 #include "gateway/served_model.hpp"
 #include "runtime/clock.hpp"
@@ -72,6 +73,7 @@ struct ServerContext {
     const ServerSettings& settings;
     const runtime::Clock& clock;
     Metrics& metrics;
+    EphemeralKeys ephemeral_keys{};
     const Serving* serving = nullptr;  // null while the model loads
     bool draining = false;
     std::unordered_map<Connection*, std::weak_ptr<Connection>> connections{};
@@ -84,7 +86,8 @@ struct Client {
     bool keyed = false;         // by key or cookie, not by address alone
     bool authenticated = true;  // false: keys are configured and this client showed none
     bool admin = false;
-    std::optional<Digest> key = {};  // the one that it showed
+    std::optional<Digest> key = {};  // on whose account it is here
+    bool ephemeral = false;          // by a short-lived key
 };
 
 }  // namespace troupe::gateway

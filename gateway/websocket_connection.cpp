@@ -159,12 +159,11 @@ class WebSocketConnection final : public Connection,
     }
 
     std::optional<actors::Principal> authenticated(std::string_view token) {
-        const ApiKey* key = context_.settings.keys.find(token);
-        if (key == nullptr) return std::nullopt;
+        const auto client =
+            client_of_key(token, context_.settings, context_.ephemeral_keys, context_.clock.now());
+        if (!client) return std::nullopt;
         leave_account();
-        client_.principal = key->principal();
-        client_.key = key->digest;
-        client_.keyed = client_.authenticated = true;
+        client_ = *client;
         socket_.read_message_max(context_.serving->model.limits.message_bytes_max);
         if (!join_account()) close({kTooMany, "too many connections of one client"});
         return client_.principal;

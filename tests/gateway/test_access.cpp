@@ -56,6 +56,34 @@ TEST_CASE("a key file is read line by line, comments aside", "[gateway][access]"
     CHECK(ring->find("") == nullptr);
 }
 
+TEST_CASE("a short-lived key works on its owner's account until it expires", "[gateway][access]") {
+    const ServerSettings settings = settings_with(kTwoKeys);
+    const runtime::TimePoint start{};
+    const auto at = [start](int seconds) { return start + std::chrono::seconds(seconds); };
+    EphemeralKeys keys;
+    const ApiKey* ada = settings.keys.find("sk-ada-0123456789abcdef");
+    const auto made = keys.issue({ada->principal(), ada->digest}, at(0), std::chrono::seconds(60));
+    REQUIRE(made);
+    CHECK(made->starts_with("ek_"));
+    CHECK_FALSE(client_of_key("ek_other", settings, keys, at(0)));
+    const auto client = client_of_key(*made, settings, keys, at(59));
+    REQUIRE(client);
+    CHECK(client->principal == ada->principal());
+    CHECK(client->ephemeral);
+    CHECK_FALSE(client->admin);
+    CHECK_FALSE(client_of_key(*made, settings, keys, at(60)));
+    const auto without_ada = settings_with("bob sk-bob-0123456789abcdef\n");
+    CHECK_FALSE(client_of_key(*made, without_ada, keys, at(1)));
+
+    RequestFacts facts = facts_from("localhost");
+    const std::string header = "Bearer " + *made;
+    facts.authorization = header;
+    const auto route = match_route("GET", "/v1/models");
+    CHECK_FALSE(judge(facts, route, settings, keys, at(1)).refusal);
+    CHECK(judge(facts, match_route("GET", "/slots"), settings, keys, at(1)).refusal->status == 403);
+    CHECK(judge(facts, route, settings, keys, at(61)).refusal->status == 401);
+}
+
 TEST_CASE("a wrong key file names the line", "[gateway][access]") {
     const auto message = [](std::string_view text) {
         const auto ring = KeyRing::parse(text);
