@@ -46,7 +46,8 @@ Result<std::uint32_t> count_pages(const CpuOptions& options, const KvShape& shap
     const std::uint64_t useful = std::uint64_t{options.slots_max} * pages_for(context_length);
     std::uint64_t bytes = options.kv_memory_bytes;
     if (bytes == 0) bytes = std::min(memory.total_bytes / 4, memory.available_bytes / 2);
-    const std::uint64_t pages = std::min(useful, bytes / shape.page_bytes());
+    const std::uint64_t pages =
+        options.kv_pages != 0 ? options.kv_pages : std::min(useful, bytes / shape.page_bytes());
     const std::uint64_t wanted = std::max<std::uint64_t>(pages, 1) * shape.page_bytes();
     if (pages == 0 || wanted > memory.available_bytes) {
         const std::uint64_t shown = std::max(wanted, options.kv_memory_bytes);

@@ -21,6 +21,7 @@ struct CpuOptions {
     Arithmetic arithmetic = Arithmetic::native;
     std::string instruction_set = "auto";  // or "plain", "avx2", "avx512", "amx"
     std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most a quarter of the memory
+    std::uint32_t kv_pages = 0;            // not 0: exactly so many, whatever the line above says
     std::uint32_t context_length_max = 0;  // 0: what the model was trained for
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;

@@ -14,11 +14,7 @@ namespace troupe::cpu {
 class SlotHistory {
  public:
     // Starts with the prompt and answer so far of `open`, which must outlive the use of this.
-    void open(const model::SlotOpen& open) {
-        open_ = &open;
-        fed_.clear();
-        recount();
-    }
+    void open(const model::SlotOpen& open);
 
     // `token` is computed at `position`; afterwards counts() holds positions 0 .. position.
     void feed(std::uint32_t position, model::TokenId token);
@@ -26,8 +22,6 @@ class SlotHistory {
     [[nodiscard]] const model::TokenCounts& counts() const { return counts_; }
 
  private:
-    void recount();
-
     const model::SlotOpen* open_ = nullptr;
     std::vector<model::TokenId> fed_;  // the answer's tokens since the slot opened
     model::TokenCounts counts_;

@@ -131,10 +131,12 @@ void StepSampler::draw_share(const Share& share, std::uint32_t chunk_begin,
         }
         const std::uint32_t rows_seen = row.row - sequence.token_begin + 1;
         feed_history(slot, sequence, batch, rows_seen, fed_[index]);
-        if (row.sample < 0) continue;
+        model::SequenceResult& drawn = result.sequences[index];
+        if (row.sample < 0 || drawn.failed) continue;
         model::SampledToken& sampled = result.sampled[static_cast<std::size_t>(row.sample)];
         if (!draw(scores, slot, sequence.position + rows_seen, scratch, sampled, result.top)) {
-            result.sequences[index].failed = true;
+            drawn.failed = true;
+            drawn.sampled_count = static_cast<std::uint32_t>(row.sample) - drawn.sampled_begin;
         }
     }
 }

@@ -29,6 +29,7 @@ struct BackendInfo {
     std::uint32_t tokens_per_step_max = 0;  // the most tokens a plan may carry
     std::uint64_t kv_bytes_per_token = 0;   // over all layers, keys and values
     std::uint64_t weight_bytes = 0;
+    bool drafts = false;  // has a draft model of its own: takes kDraftToken
 };
 
 class Backend {

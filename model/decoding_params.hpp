@@ -50,6 +50,8 @@ struct DecodingParams {
     std::int32_t top_logprobs = 0;  // [0, 20]
     LogprobsMode logprobs_mode = LogprobsMode::raw;
 
+    bool speculation = true;  // drafts may be verified; changes the time alone, never the answer
+
     [[nodiscard]] bool greedy() const { return temperature < 1e-5; }
     [[nodiscard]] bool penalised() const {
         return repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;

@@ -7,9 +7,9 @@
 // them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <vector>
 
 #include "model/decoding_params.hpp"
@@ -25,6 +25,10 @@ inline constexpr std::uint32_t kPageTokens = 16;
 // In a plan's tokens: "what this slot drew in the step before", so that a step can be planned while
 // the one before it still runs.
 inline constexpr TokenId kDrawnToken = -1;
+
+// Likewise, behind the first token of a decoding sequence: "what the backend's own draft model
+// proposes here". Only for backends with BackendInfo::drafts.
+inline constexpr TokenId kDraftToken = -2;
 
 // A slot begins (again). `history` is what its penalties count: prompt first, then
 // `answer_count` tokens of the answer (not 0 when a preempted sequence resumes). It is left empty
@@ -99,12 +103,14 @@ struct SampledToken {
     std::uint32_t top_count = 0;
 };
 
-// In the order of the plan's sequences.
+// In the order of the plan's sequences. There are as many draws as the plan asked for, with two
+// exceptions: the first that differs from what was put in place of a kDraftToken is the last, and
+// where a row's scores are not finite, or allow no token, it and those behind it have none.
 struct SequenceResult {
     SlotId slot = 0;
     std::uint32_t sampled_begin = 0;
     std::uint32_t sampled_count = 0;
-    bool failed = false;  // a score was not finite: this slot's request fails, nobody else's
+    bool failed = false;  // as in the second case; if the row counts, its request fails, no other
 };
 
 struct StepResult {
@@ -123,5 +129,25 @@ struct StepResult {
         compute_ns = 0;
     }
 };
+
+// Of the rows of a sequence from which tokens are drawn, those that count: the first, and each
+// behind it as long as its token, a draft, is the one that was drawn before it. Their draws are the
+// answer's; a failure counts if it comes one row behind the last draw and that row counts as well.
+// `sequence` is of `plan`, `result` of `results`. 0 only where nothing is drawn.
+[[nodiscard]] inline std::uint32_t rows_that_count(const StepPlan& plan,
+                                                   const SequenceStep& sequence,
+                                                   const StepResult& results,
+                                                   const SequenceResult& result) {
+    const std::uint32_t rows =
+        std::min(sequence.sample_count, result.sampled_count + (result.failed ? 1U : 0U));
+    const std::uint32_t first = sequence.token_begin + sequence.token_count - sequence.sample_count;
+    for (std::uint32_t row = 1; row < rows; ++row) {
+        const TokenId given = plan.tokens[first + row];
+        const bool holds =
+            given == kDraftToken || given == results.sampled[result.sampled_begin + row - 1].id;
+        if (!holds) return row;
+    }
+    return rows;
+}
 
 }  // namespace troupe::model

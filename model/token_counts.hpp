@@ -2,6 +2,7 @@
 // answer has it. Owned by whoever owns the sequence; not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -21,9 +22,22 @@ class TokenCounts {
     void clear() {
         entries_.clear();
         index_by_id_.clear();
+        prompt_entries_ = 0;
     }
-    void add_prompt(TokenId id) { (void)entry(id); }
+    // The prompt's tokens come before the answer's.
+    void add_prompt(TokenId id) {
+        (void)entry(id);
+        prompt_entries_ = entries_.size();
+    }
     void add_answer(TokenId id) { ++entry(id).answer_count; }
+
+    // Takes back the last token that was added to the answer and not yet taken back.
+    void remove_answer(TokenId id) {
+        const auto it = index_by_id_.find(id);
+        if (--entries_[it->second].answer_count > 0 || it->second < prompt_entries_) return;
+        entries_.pop_back();  // it was the first of its kind, so nothing was entered behind it
+        index_by_id_.erase(it);
+    }
 
     // In the order in which the tokens first occurred.
     [[nodiscard]] std::span<const Entry> entries() const { return entries_; }
@@ -43,6 +57,7 @@ class TokenCounts {
     }
 
     std::vector<Entry> entries_;
+    std::size_t prompt_entries_ = 0;  // the first of them are the prompt's
     std::unordered_map<TokenId, std::uint32_t> index_by_id_;
 };
 
