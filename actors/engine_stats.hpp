@@ -68,6 +68,9 @@ struct EngineStats {
     StatCell<std::uint64_t> generation_tokens_total;
     StatCell<std::uint64_t> prefix_queried_tokens_total;
     StatCell<std::uint64_t> prefix_hit_tokens_total;
+    StatCell<std::uint64_t> drafts_total;
+    StatCell<std::uint64_t> draft_tokens_total;
+    StatCell<std::uint64_t> accepted_tokens_total;  // of the drafts'
     StatCell<std::uint64_t> preemptions_total;
     StatCell<std::uint64_t> restarts_total;
     StatCell<std::uint64_t> dropped_rows_total;  // computed for requests that had ended

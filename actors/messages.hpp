@@ -64,6 +64,8 @@ struct Usage {
     std::uint32_t prompt_tokens = 0;
     std::uint32_t cached_tokens = 0;     // of the prompt, not computed again
     std::uint32_t generated_tokens = 0;  // end tokens included
+    std::uint32_t draft_tokens = 0;      // proposed, by prompt lookup or a draft model
+    std::uint32_t accepted_tokens = 0;   // of them, those that the model itself has drawn
     friend bool operator==(const Usage&, const Usage&) = default;
 };
 

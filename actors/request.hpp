@@ -9,8 +9,10 @@
 #include <optional>
 #include <vector>
 
+#include "actors/draft_odds.hpp"
 #include "actors/messages.hpp"
 #include "actors/prefix_cache.hpp"
+#include "model/prompt_lookup.hpp"
 #include "model/text_stream.hpp"
 
 namespace troupe::actors {
@@ -47,9 +49,17 @@ struct Request {
     std::uint32_t unread_draws = 0;  // planned, result not yet here
     std::uint32_t in_flight = 0;     // submitted steps that name its slot
 
+    // Its drafts: scheduler_drafts.cpp.
+    model::PromptLookup lookup;
+    DraftOdds draft_odds;
+    DraftKind draft_kind{};         // of the latest
+    std::uint32_t draft_grant = 0;  // tokens, in the step being made
+
     // For people.
     std::uint32_t cached_tokens = 0;  // at its first admission
     std::uint32_t generated = 0;      // end tokens included
+    std::uint32_t draft_tokens = 0;
+    std::uint32_t accepted_tokens = 0;  // of them
     runtime::TimePoint submitted_at;
     runtime::TimePoint planned_at;  // first plan that held it
     runtime::TimePoint first_token_at;

@@ -12,6 +12,7 @@ void SchedulerSettings::describe(const model::BackendInfo& info) {
     slots_max = info.slots_max;
     pages_total = info.pages_total;
     tokens_per_step_max = info.tokens_per_step_max;
+    backend_drafts = info.drafts;
 }
 
 Scheduler::Scheduler(SchedulerSettings settings, EngineStats& stats)
@@ -116,11 +117,13 @@ void Scheduler::on(StepDone& done) {
     TROUPE_ASSERT(result.sequences.size() == plan.sequences.size());
     const InFlight step = in_flight_.front();
     in_flight_.erase(in_flight_.begin());
-    budget_.observe(step.decode_rows, step.prompt_tokens, result.compute_ns);
+    const std::uint32_t rows = step.decode_rows + step.draft_tokens;
+    budget_.observe(rows, step.prompt_tokens, result.compute_ns);
+    if (step.prompt_tokens == 0) step_cost_.observe(rows, step.model_drafts, result.compute_ns);
     stats_.steps_total.add(1);
     stats_.steps_compute_ns_total.add(result.compute_ns);
     for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
-        apply(*by_slot_[plan.sequences[i].slot], plan.sequences[i], result.sequences[i], result);
+        apply(*by_slot_[plan.sequences[i].slot], plan, result, i);
     }
     spare_plans_.push_back(std::move(done.plan));
     spare_results_.push_back(std::move(done.result));
@@ -140,25 +143,29 @@ void Scheduler::on(SchedulerShutdown& shutdown) {
         drain_until_ ? std::min(*drain_until_, shutdown.drain_until) : shutdown.drain_until;
 }
 
-void Scheduler::apply(Request& request, const model::SequenceStep& step,
-                      const model::SequenceResult& result, const model::StepResult& results) {
+void Scheduler::apply(Request& request, const model::StepPlan& plan,
+                      const model::StepResult& results, std::size_t index) {
+    const model::SequenceStep& step = plan.sequences[index];
+    const model::SequenceResult& result = results.sequences[index];
     TROUPE_ASSERT(request.in_flight > 0 && result.slot == step.slot);
+    const std::uint32_t rows = model::rows_that_count(plan, step, results, result);
     --request.in_flight;
     request.unread_draws -= step.sample_count;
     request.written = step.position + step.token_count;
+    if (step.sample_count > 1) settle_draft(request, step, rows);
     if (request.state == State::ended) {
         stats_.dropped_rows_total.add(step.sample_count);
         return;
     }
-    if (result.failed) {
-        finish(request, FinishReason::error, {}, "the model's scores are not finite numbers");
-        return;
-    }
-    TROUPE_ASSERT(result.sampled_count == step.sample_count);
-    for (std::uint32_t i = 0; i < result.sampled_count; ++i) {
+    for (std::uint32_t i = 0; i < std::min(rows, result.sampled_count); ++i) {
         append(request, results.sampled[result.sampled_begin + i], results.top);
         if (request.state == State::ended) return;
     }
+    if (rows > result.sampled_count) {
+        finish(request, FinishReason::error, {}, "the model's scores are not finite numbers");
+        return;
+    }
+    read_text(request);
     if (request.submit.prefill_only && request.written == request.prompt_length) {
         finish(request, FinishReason::stop);
     } else if (step.sample_count == 0) {
@@ -172,7 +179,7 @@ void Scheduler::append(Request& request, const model::SampledToken& token,
     if (request.generated++ == 0) {
         request.first_token_at = now_;
         stats_.time_to_first_token.observe(now_ - request.submitted_at);
-    } else {
+    } else if (now_ != request.last_token_at) {  // else it came with the one before it
         stats_.inter_token.observe(now_ - request.last_token_at);
     }
     request.last_token_at = now_;

@@ -4,7 +4,8 @@
 // most one RunStep to the executor and one Delivery to each hub.
 //
 // Code by topic: scheduler.cpp the step and its messages, scheduler_admission.cpp who gets pages,
-// scheduler_plan.cpp what runs, scheduler_ending.cpp how requests end.
+// scheduler_plan.cpp what runs, scheduler_drafts.cpp speculative decoding, scheduler_ending.cpp how
+// requests end.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/draft_share.hpp"
 #include "actors/engine_stats.hpp"
 #include "actors/limits.hpp"
 #include "actors/messages.hpp"
@@ -21,11 +23,19 @@
 #include "actors/prefix_cache.hpp"
 #include "actors/request.hpp"
 #include "actors/step_budget.hpp"
+#include "actors/step_cost.hpp"
 #include "actors/waiting_room.hpp"
 #include "model/backend.hpp"
 #include "model/tokenizer.hpp"
 
 namespace troupe::actors {
+
+// Where drafts may come from. A place found by prompt lookup goes before the draft model.
+struct SpeculationSettings {
+    bool lookup = true;
+    bool model = true;              // where the backend has one
+    std::uint32_t tokens_max = 15;  // of one draft
+};
 
 struct SchedulerSettings {
     std::uint32_t hub_count = 1;
@@ -37,7 +47,9 @@ struct SchedulerSettings {
     std::uint32_t slots_max = 0;
     std::uint32_t pages_total = 0;
     std::uint32_t tokens_per_step_max = 0;
+    bool backend_drafts = false;
 
+    SpeculationSettings speculation{};
     std::uint32_t waiting_max = limits::kWaitingMax;
     std::uint32_t waiting_per_principal_max = limits::kWaitingPerPrincipalMax;
     std::int64_t step_latency_ms = 40;
@@ -81,8 +93,8 @@ class Scheduler {
     void on(StepDone& done);
     void on(ExecutorFailed& failed);
     void on(SchedulerShutdown& shutdown);
-    void apply(Request& request, const model::SequenceStep& step,
-               const model::SequenceResult& result, const model::StepResult& results);
+    void apply(Request& request, const model::StepPlan& plan, const model::StepResult& results,
+               std::size_t index);
     void append(Request& request, const model::SampledToken& token,
                 std::span<const model::TokenLogprob> top);
     void publish_stats();
@@ -100,7 +112,7 @@ class Scheduler {
     [[nodiscard]] static bool wants_row(const Request& request);
 
     // scheduler_plan.cpp
-    [[nodiscard]] bool may_send() const;
+    [[nodiscard]] bool may_send();
     void plan_step();
     void plan_decode_rows();
     void plan_prompts();
@@ -108,6 +120,16 @@ class Scheduler {
     void open_slot(Request& request);
     void grant_pages(const Request& request, std::size_t first);
     [[nodiscard]] std::optional<RunStep> take_plan();
+
+    // scheduler_drafts.cpp
+    [[nodiscard]] bool choose_drafts();
+    [[nodiscard]] std::uint32_t draft_tokens_wanted(const Request& request) const;
+    [[nodiscard]] static std::optional<DraftKind> draft_kind_of(const Request& request,
+                                                                const SchedulerSettings& settings);
+    void ask_draft_growth();
+    void add_draft(Request& request);
+    void settle_draft(Request& request, const model::SequenceStep& step, std::uint32_t rows_held);
+    void read_text(Request& request);
 
     // scheduler_ending.cpp
     void end_the_stopped();
@@ -132,6 +154,8 @@ class Scheduler {
     PrefixCacheStats cache_counted_;  // of the cache, already in stats_
     WaitingRoom waiting_;
     StepBudget budget_;
+    StepCost step_cost_;
+    DraftShare draft_share_;
     Outbox outbox_;
 
     std::vector<std::unique_ptr<Request>> requests_;  // live and spare ones
@@ -148,7 +172,8 @@ class Scheduler {
     runtime::TimePoint now_;
     CacheStep ask_;
     CacheStepDone answer_;
-    std::vector<Request*> growing_;      // as in ask_.grow
+    std::vector<Request*> growing_;  // as in ask_.grow: those that must, then for drafts
+    std::size_t must_grow_ = 0;
     std::vector<Request*> admitting_;    // as in ask_.admit
     std::vector<Request*> prompts_;      // running, with more than one position to compute
     std::vector<std::uint32_t> shares_;  // of prompts_, in tokens
@@ -156,6 +181,10 @@ class Scheduler {
     std::unique_ptr<model::StepPlan> plan_;
     std::uint32_t decode_rows_ = 0;
     std::uint32_t prompt_tokens_ = 0;
+    std::uint32_t draft_tokens_ = 0;
+    bool model_drafts_ = false;       // some of them the backend's
+    std::vector<Request*> drafting_;  // who decodes, as in draft_rows_
+    std::vector<DraftShare::Row> draft_rows_;
     bool look_at_waiting_ = false;
     bool admission_blocked_ = false;  // for want of pages, until some are released
 
@@ -164,6 +193,8 @@ class Scheduler {
         std::uint64_t step = 0;
         std::uint32_t decode_rows = 0;
         std::uint32_t prompt_tokens = 0;
+        std::uint32_t draft_tokens = 0;
+        bool model_drafts = false;
     };
     std::vector<InFlight> in_flight_;  // oldest first
     std::uint64_t next_step_ = 0;

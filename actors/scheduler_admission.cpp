@@ -18,10 +18,13 @@ constexpr std::uint32_t kKeepFreeDivisor = 4;
 void Scheduler::ask_cache(bool sending) {
     ask_.clear();
     growing_.clear();
+    must_grow_ = 0;
     admitting_.clear();
     ask_releases();
     if (sending) {
         ask_growth();
+        must_grow_ = growing_.size();
+        ask_draft_growth();
         ask_admissions();
     }
     cache_->step(ask_, answer_);
@@ -106,7 +109,7 @@ void Scheduler::see_off_the_departing() {
 
 void Scheduler::take_grown() {
     // Whoever is on its way out brings pages back: nobody else has to go.
-    const bool refused = std::ranges::count(answer_.grown, 0u) > 0;
+    const bool refused = std::ranges::count(std::span(answer_.grown).first(must_grow_), 0u) > 0;
     if (refused && leaving_.empty()) preempt_youngest();
     for (std::size_t i = 0; i < growing_.size(); ++i) {
         Request& request = *growing_[i];

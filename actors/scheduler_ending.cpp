@@ -57,7 +57,8 @@ void Scheduler::finish(Request& request, FinishReason reason, StopCause cause, s
     finished.request = request.submit.request;
     finished.reason = reason;
     finished.cause = cause;
-    finished.usage = {request.prompt_length, request.cached_tokens, request.generated};
+    finished.usage = {request.prompt_length, request.cached_tokens, request.generated,
+                      request.draft_tokens, request.accepted_tokens};
     finished.error = std::move(error);
     const auto planned_at = request.ever_planned ? request.planned_at : now_;
     const auto drawn_at = request.generated > 0 ? request.first_token_at : now_;

@@ -15,15 +15,22 @@ constexpr std::uint32_t kPromptShareDivisor = 4;
 }  // namespace
 
 // A second step is sent only behind one that is short, that is, carries no prompt: hiding some
-// microseconds is not worth making a new request wait for two long ones.
-bool Scheduler::may_send() const {
+// microseconds is not worth making a new request wait for two long ones. Nor is one sent behind
+// drafts, whose end decides what comes next, or where drafts wait for the token in flight.
+bool Scheduler::may_send() {
     if (in_flight_.size() >= settings_.pipeline_depth) return false;
-    return std::ranges::all_of(in_flight_, [](const InFlight& s) { return s.prompt_tokens == 0; });
+    const auto is_short = [](const InFlight& s) {
+        return s.prompt_tokens == 0 && s.draft_tokens == 0;
+    };
+    return in_flight_.empty() || (std::ranges::all_of(in_flight_, is_short) && !choose_drafts());
 }
 
 void Scheduler::plan_step() {
     decode_rows_ = 0;
     prompt_tokens_ = 0;
+    draft_tokens_ = 0;
+    model_drafts_ = false;
+    if (in_flight_.empty()) (void)choose_drafts();
     plan_decode_rows();
     plan_prompts();
 }
@@ -34,6 +41,7 @@ void Scheduler::plan_decode_rows() {
         if (!wants_row(*request) || request->planned >= request->capacity) continue;
         if (request->decodes()) {
             add_sequence(*request, 1);
+            add_draft(*request);
             ++decode_rows_;
         } else {
             prompts_.push_back(request);
@@ -116,7 +124,7 @@ std::optional<RunStep> Scheduler::take_plan() {
         return std::nullopt;  // closes may stay for the next one
     }
     plan_->step = next_step_++;
-    in_flight_.push_back({plan_->step, decode_rows_, prompt_tokens_});
+    in_flight_.push_back({plan_->step, decode_rows_, prompt_tokens_, draft_tokens_, model_drafts_});
     if (spare_plans_.empty()) spare_plans_.push_back(std::make_unique<model::StepPlan>());
     if (spare_results_.empty()) spare_results_.push_back(std::make_unique<model::StepResult>());
     RunStep run{std::move(plan_), std::move(spare_results_.back())};

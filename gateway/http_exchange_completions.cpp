@@ -228,6 +228,8 @@ actors::Usage CompletionCall::total_usage() const {
     for (std::size_t i = 0; i < choices_.size(); ++i) {
         const actors::Usage& usage = choices_[i].generation.usage();
         total.generated_tokens += usage.generated_tokens;
+        total.draft_tokens += usage.draft_tokens;
+        total.accepted_tokens += usage.accepted_tokens;
         if (i % request_.answers != 0) continue;  // a prompt counts once, whatever n
         total.prompt_tokens += usage.prompt_tokens;
         total.cached_tokens += usage.cached_tokens;

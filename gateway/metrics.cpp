@@ -93,6 +93,12 @@ void add_counters(Families& f, const actors::EngineStats& s) {
               number(s.prefix_queried_tokens_total.get()));
     f.counter("troupe_prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
               number(s.prefix_hit_tokens_total.get()));
+    f.counter("troupe_spec_decode_num_drafts_total", "Drafts verified (speculative decoding).",
+              number(s.drafts_total.get()));
+    f.counter("troupe_spec_decode_num_draft_tokens_total", "Tokens of those drafts.",
+              number(s.draft_tokens_total.get()));
+    f.counter("troupe_spec_decode_num_accepted_tokens_total", "Draft tokens that were right.",
+              number(s.accepted_tokens_total.get()));
     f.counter("troupe_preemptions_total", "Requests sent back to wait for want of pages.",
               number(s.preemptions_total.get()));
     f.counter("troupe_engine_restarts_total", "Rebuilds of the engine after a fault.",

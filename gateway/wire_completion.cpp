@@ -18,6 +18,11 @@ void append_usage(std::string& out, const actors::Usage& usage) {
     JsonObject details(object.field("prompt_tokens_details"));
     details.integer("cached_tokens", usage.cached_tokens);
     details.close();
+    JsonObject completion(object.field("completion_tokens_details"));
+    completion.integer("reasoning_tokens", 0U);
+    completion.integer("accepted_prediction_tokens", usage.accepted_tokens);
+    completion.integer("rejected_prediction_tokens", usage.draft_tokens - usage.accepted_tokens);
+    completion.close();
     object.close();
 }
 

@@ -292,6 +292,7 @@ WireResult<WireParams> read_params(const JsonFields& fields, const ServedModel& 
     if (auto done = read_answers(fields, served, read.answers); !done) return done.error();
     if (auto done = read_truncation(fields, door, read.drop_old_turns); !done) return done.error();
     if (auto done = read_deadline(fields, read.deadline); !done) return done.error();
+    if (auto done = read_boolean(fields, "speculation", p.speculation); !done) return done.error();
     std::optional<std::int64_t> seed;
     TROUPE_TRY_ASSIGN(seed, fields.integer("seed", kInt64Min, kInt64Max));
     if (seed) p.seed = static_cast<std::uint64_t>(*seed);

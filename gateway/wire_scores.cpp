@@ -139,6 +139,8 @@ void append_facts(std::string& out, const AnswerFacts& facts, const model::Decod
         truncation.integer("dropped_messages", *facts.dropped_messages);
         truncation.close();
     }
+    object.integer("draft_tokens", facts.usage.draft_tokens);
+    object.integer("accepted_tokens", facts.usage.accepted_tokens);
     object.integer("seed", static_cast<std::int64_t>(params.seed));
     object.text("system_fingerprint", served.system_fingerprint);
     append_params(object.field("parameters"), params);
@@ -162,6 +164,7 @@ void append_params(std::string& out, const model::DecodingParams& params) {
     }
     object.integer("min_tokens", params.min_tokens);
     object.boolean("ignore_eos", params.ignore_eos);
+    object.boolean("speculation", params.speculation);
     append_list(object.field("stop"), params.stop,
                 [&](const std::string& stop) { append_json_string(out, stop); });
     append_list(object.field("stop_token_ids"), params.stop_token_ids,

@@ -88,7 +88,21 @@ TEST_CASE("A chat completion as one object", "[gateway][http_exchange][chat]") {
     CHECK(choice.at("troupe").at("seed").as_int64() == 3);
     CHECK(json::serialize(body.at("usage")) ==
           R"({"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,)"
-          R"("prompt_tokens_details":{"cached_tokens":2}})");
+          R"("prompt_tokens_details":{"cached_tokens":2},)"
+          R"("completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":3,)"
+          R"("rejected_prediction_tokens":1}})");
+    CHECK(choice.at("troupe").at("draft_tokens").as_int64() == 4);
+    CHECK(choice.at("troupe").at("accepted_tokens").as_int64() == 3);
+}
+
+TEST_CASE("A request may do without speculation", "[gateway][http_exchange][chat]") {
+    Fixture f;
+    CHECK(f.start(HttpRoute::chat_completions, chat(R"(,"speculation":false)")) ==
+          Started::undecided);
+    CHECK(!f.submits.at(0).params.speculation);
+    Fixture g;
+    CHECK(g.start(HttpRoute::chat_completions, chat("")) == Started::undecided);
+    CHECK(g.submits.at(0).params.speculation);
 }
 
 TEST_CASE("A chat completion as a stream", "[gateway][http_exchange][chat]") {

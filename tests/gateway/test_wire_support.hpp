@@ -73,7 +73,9 @@ struct HubFixture : ServedFixture {
         finished.cause = cause;
         finished.usage = {.prompt_tokens = static_cast<std::uint32_t>(submit.prompt.size()),
                           .cached_tokens = 2,
-                          .generated_tokens = told_[submit.request]};
+                          .generated_tokens = told_[submit.request],
+                          .draft_tokens = 4,
+                          .accepted_tokens = 3};
         finished.prefill_ns = 5'000'000;
         finished.decode_ns = 10'000'000;
         deliver(finished);

@@ -18,7 +18,7 @@ const bool quiet = [] {
 }();
 
 TEST_CASE("every seed keeps every rule", "[sim]") {
-    std::uint64_t preemptions = 0, restarts = 0, hits = 0, tokens = 0;
+    std::uint64_t preemptions = 0, restarts = 0, hits = 0, tokens = 0, drafts = 0, accepted = 0;
     std::set<std::uint64_t> digests;
     for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
         const Report report = simulate(seed);
@@ -29,6 +29,8 @@ TEST_CASE("every seed keeps every rule", "[sim]") {
         restarts += report.restarts;
         hits += report.prefix_hit_tokens;
         tokens += report.tokens;
+        drafts += report.draft_tokens;
+        accepted += report.accepted_tokens;
     }
     REQUIRE(digests.size() == kSeeds);
     // The suite reaches what it is there for.
@@ -36,6 +38,8 @@ TEST_CASE("every seed keeps every rule", "[sim]") {
     REQUIRE(restarts > kSeeds / 5);
     REQUIRE(hits > kSeeds * 100);
     REQUIRE(tokens > kSeeds * 100);
+    REQUIRE(accepted > kSeeds * 10);
+    REQUIRE(drafts - accepted > kSeeds * 10);
 }
 
 TEST_CASE("the same seed gives the same run", "[sim]") {

@@ -27,11 +27,18 @@ struct DrawInput {
     std::uint32_t position = 0;
 };
 
+constexpr std::uint64_t kSlips = 8;  // one draw of so many
+
 TokenId drawn_token(const DrawInput& in, const model::DecodingParams& params,
                     std::int32_t vocabulary_size) {
     std::uint64_t value = mixed(in.seen, in.history);
     value = mixed(mixed(value, params.seed), in.answer_index);
     value = mixed(value, in.position);
+    if (params.top_k > 0 && (params.greedy() || value % kSlips != 0)) {
+        const std::uint32_t place = in.position % static_cast<std::uint32_t>(params.top_k);
+        const auto letters = static_cast<std::uint64_t>(vocabulary_size - 1);
+        return 1 + static_cast<TokenId>(mixed(params.seed, place) % letters);
+    }
     const auto id = static_cast<TokenId>(value % static_cast<std::uint64_t>(vocabulary_size));
     const bool masked = params.ignore_eos || static_cast<std::int64_t>(in.answer_count) <
                                                  static_cast<std::int64_t>(params.min_tokens);
@@ -63,7 +70,7 @@ void FakeBackend::wait(model::StepResult& result) {
     outstanding_.pop_front();
     std::uint32_t rows = 0;
     for (const auto& s : plan.sequences)
-        rows += s.token_count == 1;
+        rows += s.token_count == std::max(s.sample_count, 1u) ? s.token_count : 0;
     result.clear();
     result.compute_ns =
         options_.step_ns + rows * options_.row_ns +
@@ -106,10 +113,10 @@ void FakeBackend::open_and_grant(const model::StepPlan& plan) {
         slot.params = open.params;
         slot.answer_index = open.answer_index;
         slot.prompt_length = open.prompt_length;
-        slot.answer_count = open.answer_count;
+        slot.known = open.prompt_length + open.answer_count;
         for (const TokenId token : open.history)
             slot.history += after(1, token);
-        const bool complete = open.history.size() == open.prompt_length + open.answer_count;
+        const bool complete = open.history.size() == slot.known;
         expect(complete || !open.params.penalised(), "a history is not prompt and answer");
     }
     for (const model::PageGrant& grant : plan.grants) {
@@ -142,6 +149,11 @@ void FakeBackend::run_sequence(const model::StepPlan& plan, const model::Sequenc
         const std::uint32_t position = step.position + i;
         write(slot, position, token);
         ++tokens_computed_;
+        if (position >= slot.known) {
+            expect(position - slot.known <= slot.fed.size(), "a token of the answer is left out");
+            slot.fed.resize(position - slot.known);  // what is behind was a draft that was wrong
+            slot.fed.push_back(token);
+        }
         if (i + step.sample_count < step.token_count || row.failed) continue;
         slot.drawn = draw(slot, position);
         slot.drawn_in_step = plan.step;
@@ -165,18 +177,21 @@ std::uint64_t FakeBackend::digest(const Slot& slot, std::uint32_t position) cons
     return pages_.at(slot.pages.at(position / kPageTokens))[position % kPageTokens];
 }
 
-TokenId FakeBackend::draw(Slot& slot, std::uint32_t position) {
+TokenId FakeBackend::draw(const Slot& slot, std::uint32_t position) {
     if (position / kPageTokens >= slot.pages.size()) return kEndToken;
     DrawInput in{.history = slot.history,
                  .answer_index = slot.answer_index,
-                 .answer_count = slot.answer_count,
+                 .answer_count = position + 1 - slot.prompt_length,
                  .position = position};
     for (std::uint32_t i = 0; i <= position; ++i)
         in.seen += digest(slot, i);
+    if (slot.params.penalised()) {
+        for (const TokenId token : slot.fed)
+            in.history += after(1, token);
+    }
     const TokenId token = drawn_token(in, slot.params, options_.vocabulary_size);
-    ++slot.answer_count;
-    if (slot.params.penalised()) slot.history += after(1, token);
-    return token;
+    const bool other = options_.disagree && options_.disagree();
+    return other ? 1 + token % (options_.vocabulary_size - 1) : token;
 }
 
 void FakeBackend::expect(bool rule, const char* what) {

@@ -2,7 +2,9 @@
 // holds a digest of its token and of all tokens before it, as read through the slot's page table; a
 // draw is a function of all digests that attention would see, of the seed and of the position. So
 // any mix-up of pages, slots, positions or histories changes an answer. It also watches the rules
-// of the contract that answers cannot show. For the simulator and tests; runs on the executor lane.
+// of the contract that answers cannot show. A request with a top_k of p gets a text that repeats
+// itself every p tokens, for drafts to guess: with temperature 0 always, else but for some slips.
+// For the simulator and tests; runs on the executor lane.
 #pragma once
 
 #include <array>
@@ -20,7 +22,6 @@ namespace troupe::simulation {
 
 // The one token that ends an answer.
 inline constexpr model::TokenId kEndToken = 0;
-
 struct FakeBackendOptions {
     std::int32_t vocabulary_size = 27;
     std::uint32_t context_length = 512;
@@ -39,6 +40,8 @@ struct FakeBackendOptions {
     std::function<bool()> fail_step{};
     // Asked for each row: are its scores not finite?
     std::function<bool()> fail_row{};
+    // Asked for each draw: should another token come out, as from another model?
+    std::function<bool()> disagree{};
 };
 
 class FakeBackend final : public model::Backend {
@@ -69,8 +72,9 @@ class FakeBackend final : public model::Backend {
         model::DecodingParams params;
         std::uint32_t answer_index = 0;
         std::uint32_t prompt_length = 0;
-        std::uint32_t answer_count = 0;
-        std::uint64_t history = 0;  // a digest of what its penalties count
+        std::uint32_t known = 0;          // tokens that it was opened with, cached ones included
+        std::uint64_t history = 0;        // a digest of them, for its penalties
+        std::vector<model::TokenId> fed;  // the tokens behind them, as far as they are written
         model::TokenId drawn = model::kDrawnToken;
         std::uint64_t drawn_in_step = 0;
         std::vector<model::PageId> pages;
@@ -83,7 +87,7 @@ class FakeBackend final : public model::Backend {
                       model::StepResult& result);
     void write(Slot& slot, std::uint32_t position, model::TokenId token);
     [[nodiscard]] std::uint64_t digest(const Slot& slot, std::uint32_t position) const;
-    [[nodiscard]] model::TokenId draw(Slot& slot, std::uint32_t position);
+    [[nodiscard]] model::TokenId draw(const Slot& slot, std::uint32_t position);
     void expect(bool rule, const char* what);
 
     FakeBackendOptions options_;

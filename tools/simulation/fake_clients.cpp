@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -124,6 +125,9 @@ model::DecodingParams FakeClients::make_params() {
     params.seed = random.below(4);
     params.max_tokens = random.chance(0.1) ? -1 : static_cast<std::int32_t>(random.below(100));
     params.ignore_eos = random.chance(0.5);
+    if (random.chance(0.5)) params.top_k = static_cast<std::int32_t>(random.between(1, 9));
+    if (random.chance(0.2)) params.temperature = 0;
+    params.speculation = random.chance(0.8);
     if (random.chance(0.2)) params.min_tokens = static_cast<std::int32_t>(random.below(20));
     if (random.chance(0.3)) params.presence_penalty = 0.5;
     if (random.chance(0.1)) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "actors/engine.hpp"
+#include "model/drafting_backend.hpp"
 #include "runtime/sim.hpp"
 #include "runtime/timer.hpp"
 #include "tools/simulation/fake_backend.hpp"
@@ -29,8 +30,9 @@ class World {
         : simulation_({.seed = seed, .faults = options.faults}),
           executor_lane_(simulation_.add_lane("executor")),
           engine_lane_(simulation_.add_lane("engine")),
-          backend_(make_backend_options()) {
-        const model::BackendInfo& info = backend_.info();
+          backend_options_(make_backend_options()),
+          backend_(make_backend()) {
+        const model::BackendInfo& info = backend_->info();
         server_.vocabulary_size = info.vocabulary_size;
         server_.sequence_tokens_max =
             std::min(info.context_length, info.pages_total * model::kPageTokens);
@@ -42,7 +44,7 @@ class World {
             hubs.push_back(clients_.back()->address());
         }
         engine_ = std::make_unique<actors::Engine>(
-            make_settings(), backend_, engine_lane_, executor_lane_, std::move(hubs),
+            make_settings(), *backend_, engine_lane_, executor_lane_, std::move(hubs),
             [this](const std::string&) { server_.closing = true; });
         report_.seed = seed;
     }
@@ -77,12 +79,28 @@ class World {
         const bool tiny = simulation_.fault_on("tiny_pool");
         options.pages_total = static_cast<std::uint32_t>(tiny ? random.between(6, 14) : 200);
         options.tokens_per_step_max = static_cast<std::uint32_t>(random.between(8, 128));
+        options.row_ns = random.between(0, 200'000);
         options.spend = [this](std::int64_t ns) {
             executor_lane_.block_for(runtime::Duration(ns));
         };
         options.fail_step = [this] { return simulation_.chance("step_error", 0.005); };
         options.fail_row = [this] { return simulation_.chance("row_error", 0.001); };
         return options;
+    }
+
+    // A fake model, or one with another beside it that drafts for it and is often of one mind.
+    std::unique_ptr<model::Backend> make_backend() {
+        auto target = std::make_unique<FakeBackend>(backend_options_);
+        fakes_.push_back(target.get());
+        if (simulation_.random().chance(0.5)) return target;
+        FakeBackendOptions options = backend_options_;
+        options.tokens_per_step_max += options.slots_max;
+        options.step_ns /= 10;
+        options.row_ns /= 10;
+        options.disagree = [this] { return simulation_.random().chance(0.2); };
+        auto draft = std::make_unique<FakeBackend>(std::move(options));
+        fakes_.push_back(draft.get());
+        return std::make_unique<model::DraftingBackend>(std::move(target), std::move(draft));
     }
 
     actors::EngineSettings make_settings() {
@@ -93,11 +111,14 @@ class World {
         settings.scheduler.waiting_max = static_cast<std::uint32_t>(random.between(2, 30));
         settings.scheduler.waiting_per_principal_max = 20;
         settings.scheduler.pipeline_depth = static_cast<std::uint32_t>(random.between(1, 2));
+        settings.scheduler.speculation.lookup = random.chance(0.8);
+        settings.scheduler.speculation.model = random.chance(0.8);
         settings.restarts_max = random.chance(0.5) ? 1'000 : 3;
         settings.after_step = [this](const actors::Scheduler& scheduler) {
             const std::string broken = scheduler.check_integrity();
             expect(broken.empty(), broken);
-            expect(backend_.breach().empty(), backend_.breach());
+            for (const FakeBackend* fake : fakes_)
+                expect(fake->breach().empty(), fake->breach());
             engine_lane_.note("step", scheduler.live_count());
         };
         return settings;
@@ -139,6 +160,8 @@ class World {
         report_.steps = stats.steps_total.get();
         report_.preemptions = stats.preemptions_total.get();
         report_.restarts = stats.restarts_total.get();
+        report_.draft_tokens = stats.draft_tokens_total.get();
+        report_.accepted_tokens = stats.accepted_tokens_total.get();
         report_.prefix_hit_tokens = stats.prefix_hit_tokens_total.get();
         report_.virtual_ms = simulation_.now().time_since_epoch() / 1ms;
         report_.digest = simulation_.trace().digest();
@@ -154,7 +177,9 @@ class World {
     runtime::SimLane& executor_lane_;
     runtime::SimLane& engine_lane_;
     const LetterTokenizer tokenizer_;
-    FakeBackend backend_;
+    FakeBackendOptions backend_options_;
+    std::vector<FakeBackend*> fakes_;  // of backend_
+    std::unique_ptr<model::Backend> backend_;
     ServerFacts server_;
     Report report_;
     std::vector<std::unique_ptr<FakeClients>> clients_;

@@ -23,6 +23,8 @@ struct Report {
     std::uint64_t preemptions = 0;
     std::uint64_t restarts = 0;
     std::uint64_t prefix_hit_tokens = 0;
+    std::uint64_t draft_tokens = 0;
+    std::uint64_t accepted_tokens = 0;  // of them
     std::int64_t virtual_ms = 0;
     std::vector<std::string> failures;  // in words; empty when all is well
     std::string description;            // the seed and its faults

@@ -46,7 +46,9 @@ json::object answer_json(const actors::Generation& answer, const model::Decoding
                      {"usage",
                       {{"prompt_tokens", usage.prompt_tokens},
                        {"cached_tokens", usage.cached_tokens},
-                       {"generated_tokens", usage.generated_tokens}}},
+                       {"generated_tokens", usage.generated_tokens},
+                       {"draft_tokens", usage.draft_tokens},
+                       {"accepted_tokens", usage.accepted_tokens}}},
                      {"timings",
                       {{"prompt_ms", static_cast<double>(timings.prefill_ns) / 1e6},
                        {"decode_ms", static_cast<double>(timings.decode_ns) / 1e6}}}};

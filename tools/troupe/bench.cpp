@@ -1,5 +1,6 @@
 // troupe bench: how fast this machine runs a model. "engine" measures the backend alone,
-// "interference" what a long prompt does to streams that are running.
+// "interference" what a long prompt does to streams that are running, "speculation" what drafts are
+// worth.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,7 @@
 #include "tools/troupe/interference_bench.hpp"
 #include "tools/troupe/model_loading.hpp"
 #include "tools/troupe/sampling_bench.hpp"
+#include "tools/troupe/speculation_bench.hpp"
 
 namespace troupe::tools {
 namespace {
@@ -154,6 +156,7 @@ void add_bench(CLI::App& app, Run& run) {
     interference->add_flag("--json", flags->as_json, "print one JSON object");
     interference->callback([flags, &run] { run = [flags] { return bench_interference(*flags); }; });
     add_sampling_bench(*command, run);
+    add_speculation_bench(*command, run);
 }
 
 }  // namespace troupe::tools

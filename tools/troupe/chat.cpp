@@ -12,12 +12,14 @@
 #include "tools/troupe/command.hpp"
 #include "tools/troupe/decoding_flags.hpp"
 #include "tools/troupe/local_engine.hpp"
+#include "tools/troupe/speculation_flags.hpp"
 
 namespace troupe::tools {
 namespace {
 
 struct ChatFlags {
     BackendFlags backend;
+    SpeculationFlags speculation;
     DecodingFlags decoding;
     std::string system;
 };
@@ -137,13 +139,15 @@ bool take_line(Conversation& conversation, const std::string& line) {
 }
 
 int chat(const ChatFlags& flags) {
-    const auto loaded = load_model(flags.backend.model);
+    auto loaded = load_model(flags.backend.model);
     if (!loaded) return report(loaded.error());
+    const auto speculation = prepare_speculation(flags.speculation, *loaded);
+    if (!speculation) return report(speculation.error());
     const auto params = decoding_params(flags.decoding, loaded->tokenizer->vocabulary_size());
     if (!params) return report(params.error());
     const auto backend = make_backend(*loaded, flags.backend);
     if (!backend) return report(backend.error());
-    LocalEngine engine(*loaded, **backend);
+    LocalEngine engine(*loaded, **backend, *speculation);
     Conversation conversation(*loaded, engine, *params, flags.system);
 
     struct sigaction action {};
@@ -167,6 +171,7 @@ void add_chat(CLI::App& app, Run& run) {
     auto* command = app.add_subcommand("chat", "Talk to a model in the terminal");
     const auto flags = std::make_shared<ChatFlags>();
     add_backend_flags(*command, flags->backend);
+    add_speculation_flags(*command, flags->speculation);
     command->add_option("--system", flags->system, "the system message");
     add_decoding_flags(*command, flags->decoding);
     command->callback([flags, &run] { run = [flags] { return chat(*flags); }; });

@@ -16,12 +16,14 @@
 #include "tools/troupe/decoding_flags.hpp"
 #include "tools/troupe/local_engine.hpp"
 #include "tools/troupe/prompt_tokens.hpp"
+#include "tools/troupe/speculation_flags.hpp"
 
 namespace troupe::tools {
 namespace {
 
 struct CompleteFlags {
     BackendFlags backend;
+    SpeculationFlags speculation;
     DecodingFlags decoding;
     std::string prompt;
     bool chat = false;
@@ -30,8 +32,10 @@ struct CompleteFlags {
 
 int complete(CompleteFlags flags) {
     if (flags.prompt == "-") flags.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
-    const auto loaded = load_model(flags.backend.model);
+    auto loaded = load_model(flags.backend.model);
     if (!loaded) return report(loaded.error());
+    const auto speculation = prepare_speculation(flags.speculation, *loaded);
+    if (!speculation) return report(speculation.error());
     const auto params = decoding_params(flags.decoding, loaded->tokenizer->vocabulary_size());
     if (!params) return report(params.error());
     auto tokens = prompt_tokens(*loaded, flags.prompt, flags.chat);
@@ -39,7 +43,7 @@ int complete(CompleteFlags flags) {
     const auto backend = make_backend(*loaded, flags.backend);
     if (!backend) return report(backend.error());
 
-    LocalEngine engine(*loaded, **backend);
+    LocalEngine engine(*loaded, **backend, *speculation);
     const auto answer = engine.generate(std::move(*tokens), *params, [&](std::string_view text) {
         if (flags.as_json) return;
         std::fwrite(text.data(), 1, text.size(), stdout);
@@ -63,6 +67,7 @@ void add_complete(CLI::App& app, Run& run) {
     auto* command = app.add_subcommand("complete", "Continue a text");
     const auto flags = std::make_shared<CompleteFlags>();
     add_backend_flags(*command, flags->backend);
+    add_speculation_flags(*command, flags->speculation);
     command->add_option("--prompt,-p", flags->prompt, "the text; - reads standard input")
         ->required();
     command->add_flag("--chat", flags->chat, "treat it as a message to an assistant");

@@ -10,8 +10,10 @@ void report_failure(const runtime::LaneFailure& failure) {
     log::error("{} on {} failed: {}", failure.coroutine, failure.lane, failure.what);
 }
 
-actors::EngineSettings settings_for(const LoadedModel& loaded) {
+actors::EngineSettings settings_for(const LoadedModel& loaded,
+                                    const actors::SpeculationSettings& speculation) {
     actors::EngineSettings settings;
+    settings.scheduler.speculation = speculation;
     const auto ends = loaded.tokenizer->end_tokens();
     settings.scheduler.end_tokens.assign(ends.begin(), ends.end());
     settings.scheduler.tokenizer = loaded.tokenizer.get();
@@ -44,13 +46,14 @@ class Listener final : public actors::SessionHandler {
 
 }  // namespace
 
-LocalEngine::LocalEngine(const LoadedModel& loaded, model::Backend& backend)
+LocalEngine::LocalEngine(const LoadedModel& loaded, model::Backend& backend,
+                         const actors::SpeculationSettings& speculation)
     : tokenizer_(*loaded.tokenizer),
       io_("main", clock_, report_failure),
       engine_lane_("engine", clock_, report_failure),
       executor_lane_("executor", clock_, report_failure),
       inbox_(actors::limits::hub_mailbox(backend.info().context_length)),
-      engine_(settings_for(loaded), backend, engine_lane_, executor_lane_,
+      engine_(settings_for(loaded, speculation), backend, engine_lane_, executor_lane_,
               {runtime::Address<actors::HubMessage>(inbox_)}, [](const std::string&) {}),
       hub_({}, engine_.scheduler(), {}) {
     engine_.start();

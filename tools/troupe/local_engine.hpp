@@ -17,7 +17,8 @@ namespace troupe::tools {
 
 class LocalEngine {
  public:
-    LocalEngine(const LoadedModel& loaded, model::Backend& backend);
+    LocalEngine(const LoadedModel& loaded, model::Backend& backend,
+                const actors::SpeculationSettings& speculation = {});
     ~LocalEngine();
     LocalEngine(const LocalEngine&) = delete;
     LocalEngine& operator=(const LocalEngine&) = delete;

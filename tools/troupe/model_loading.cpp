@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 
 #include "cpu/cpu_backend.hpp"
+#include "model/drafting_backend.hpp"
 #include "model/tokenizer_gguf.hpp"
 #include "model/toy_backend.hpp"
 #include "model/toy_model.hpp"
@@ -59,11 +61,48 @@ Result<LoadedModel> load_gguf(const std::string& path) {
     return loaded;
 }
 
-std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags) {
+// Of a model that drafts for another, the other's description is given: it gets as many pages, and
+// room in a step to catch up.
+std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags,
+                                                 const model::BackendInfo* draft_of) {
     model::ToyBackendOptions options;
     if (flags.context_max != 0) options.context_length = flags.context_max;
     options.slots_max = flags.running_max;
+    if (draft_of != nullptr) options.tokens_per_step_max += options.slots_max;
     return std::make_unique<model::ToyBackend>(options);
+}
+
+Result<std::unique_ptr<model::Backend>> make_one(const LoadedModel& loaded,
+                                                 const BackendFlags& flags,
+                                                 const model::BackendInfo* draft_of) {
+    if (!loaded.file) return make_toy_backend(flags, draft_of);
+    cpu::CpuOptions options;
+    options.threads = flags.threads;
+    options.arithmetic =
+        flags.arithmetic == "float32" ? cpu::Arithmetic::float32 : cpu::Arithmetic::native;
+    options.instruction_set = flags.instruction_set;
+    options.kv_memory_bytes = flags.kv_memory_bytes;
+    options.context_length_max = flags.context_max;
+    options.slots_max = flags.running_max;
+    options.tokens_per_step_max = flags.step_tokens_max;
+    if (draft_of != nullptr) {
+        options.kv_pages = draft_of->pages_total;
+        options.context_length_max = draft_of->context_length;
+        options.tokens_per_step_max += options.slots_max;
+    }
+    const auto ends = loaded.tokenizer->end_tokens();
+    options.end_tokens.assign(ends.begin(), ends.end());
+    return cpu::make_cpu_backend(*loaded.file, options);
+}
+
+// The first id that the two vocabularies spell differently, or nullopt.
+std::optional<model::TokenId> first_difference(const model::Tokenizer& a,
+                                               const model::Tokenizer& b) {
+    const auto both = std::min(a.vocabulary_size(), b.vocabulary_size());
+    for (model::TokenId id = 0; id < both; ++id) {
+        if (a.piece(id) != b.piece(id)) return id;
+    }
+    return a.vocabulary_size() == b.vocabulary_size() ? std::nullopt : std::optional(both);
 }
 
 }  // namespace
@@ -97,24 +136,29 @@ Result<LoadedModel> load_model(const std::string& path) {
     return path == "toy" ? load_toy() : load_gguf(path);
 }
 
+Result<void> load_draft_model(LoadedModel& loaded, const std::string& path) {
+    auto draft = load_model(path);
+    if (!draft) return draft.error();
+    if (const auto id = first_difference(*loaded.tokenizer, *draft->tokenizer))
+        return Error{ErrorKind::unsupported,
+                     fmt::format("{} cannot draft for {}: their vocabularies differ, first in "
+                                 "token {}",
+                                 draft->id, loaded.id, *id)};
+    loaded.draft = std::make_unique<LoadedModel>(std::move(*draft));
+    return {};
+}
+
 Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
                                                      const BackendFlags& flags) {
     if (flags.backend == "cuda")
         return Error{ErrorKind::unsupported,
                      "this build has no CUDA backend: use --backend cpu, or auto"};
-    if (!loaded.file) return make_toy_backend(flags);
-    cpu::CpuOptions options;
-    options.threads = flags.threads;
-    options.arithmetic =
-        flags.arithmetic == "float32" ? cpu::Arithmetic::float32 : cpu::Arithmetic::native;
-    options.instruction_set = flags.instruction_set;
-    options.kv_memory_bytes = flags.kv_memory_bytes;
-    options.context_length_max = flags.context_max;
-    options.slots_max = flags.running_max;
-    options.tokens_per_step_max = flags.step_tokens_max;
-    const auto ends = loaded.tokenizer->end_tokens();
-    options.end_tokens.assign(ends.begin(), ends.end());
-    return cpu::make_cpu_backend(*loaded.file, options);
+    auto target = make_one(loaded, flags, nullptr);
+    if (!target || !loaded.draft) return target;
+    auto draft = make_one(*loaded.draft, flags, &(*target)->info());
+    if (!draft)
+        return Error{draft.error().kind, fmt::format("the draft model: {}", draft.error().message)};
+    return std::make_unique<model::DraftingBackend>(std::move(*target), std::move(*draft));
 }
 
 }  // namespace troupe::tools

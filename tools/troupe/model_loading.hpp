@@ -18,7 +18,8 @@ struct LoadedModel {
     std::unique_ptr<model::GgufFile> file;  // null for the toy; the backend reads it
     std::unique_ptr<const model::Tokenizer> tokenizer;
     std::unique_ptr<const model::ChatTemplate> chat_template;
-    std::string id;  // the file's stem
+    std::string id;                      // the file's stem
+    std::unique_ptr<LoadedModel> draft;  // proposes tokens, see load_draft_model
 };
 
 struct BackendFlags {
@@ -38,7 +39,12 @@ void add_backend_flags(CLI::App& command, BackendFlags& flags);
 // Tokenizer and template; cheap. "toy" is the built-in table model.
 [[nodiscard]] Result<LoadedModel> load_model(const std::string& path);
 
-// Weights and KV cache. `loaded` must outlive the backend.
+// Gives `loaded` the model at `path` as its draft model. Errors: those of loading; another
+// vocabulary.
+[[nodiscard]] Result<void> load_draft_model(LoadedModel& loaded, const std::string& path);
+
+// Weights and KV cache; of a draft model, too, where there is one. `loaded` must outlive the
+// backend.
 [[nodiscard]] Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
                                                                    const BackendFlags& flags);
 

@@ -25,12 +25,14 @@
 #include "storage/storage.hpp"
 #include "tools/troupe/command.hpp"
 #include "tools/troupe/model_loading.hpp"
+#include "tools/troupe/speculation_flags.hpp"
 
 namespace troupe::tools {
 namespace {
 
 struct ServeFlags {
     BackendFlags backend;
+    SpeculationFlags speculation;
     gateway::ServerSettings server;
     std::string alias;
     std::string keys_path;
@@ -140,12 +142,16 @@ class Service {
         auto loaded = load_model(flags_.backend.model);
         if (!loaded) return loaded.error();
         loaded_ = std::move(*loaded);
+        const auto speculation = prepare_speculation(flags_.speculation, loaded_);
+        if (!speculation) return speculation.error();
         auto backend = make_backend(loaded_, flags_.backend);
         if (!backend) return backend.error();
         backend_ = std::move(*backend);
         const auto& info = backend_->info();
         inbox_.emplace(actors::limits::hub_mailbox(info.context_length));
-        engine_.emplace(engine_settings(flags_, loaded_), *backend_, engine_lane_, executor_lane_,
+        auto settings = engine_settings(flags_, loaded_);
+        settings.scheduler.speculation = *speculation;
+        engine_.emplace(std::move(settings), *backend_, engine_lane_, executor_lane_,
                         std::vector{runtime::Address<actors::HubMessage>(*inbox_)},
                         [this](const std::string& message) {
                             supervisor_.address().send(runtime::EngineFailed{message});
@@ -304,6 +310,7 @@ void add_serve(CLI::App& app, Run& run) {
     const auto flags = std::make_shared<ServeFlags>();
     auto& server = flags->server;
     add_backend_flags(*command, flags->backend);
+    add_speculation_flags(*command, flags->speculation);
     const auto group = "Serving";
     const auto add = [&](const char* name, auto& value, const char* what) {
         return command->add_option(name, value, what)->group(group)->capture_default_str();

@@ -53,6 +53,8 @@ json::object to_json(const simulation::Report& report) {
             {"tokens", report.tokens},
             {"steps", report.steps},
             {"preemptions", report.preemptions},
+            {"draft_tokens", report.draft_tokens},
+            {"accepted_tokens", report.accepted_tokens},
             {"restarts", report.restarts},
             {"virtual_ms", report.virtual_ms},
             {"failures", std::move(failures)}};

@@ -1,0 +1,33 @@
+#include "tools/troupe/speculation_flags.hpp"
+
+#include <CLI/CLI.hpp>
+
+namespace troupe::tools {
+
+void add_speculation_flags(CLI::App& app, SpeculationFlags& flags) {
+    const auto group = "Speculative decoding (the answers stay the same)";
+    app.add_option(
+           "--speculation", flags.mode,
+           "where drafts come from: lookup: repeated text; model: --draft-model; auto: both")
+        ->check(CLI::IsMember({"auto", "off", "lookup", "model"}))
+        ->group(group)
+        ->capture_default_str();
+    app.add_option("--draft-model", flags.draft_model,
+                   "a GGUF file of a smaller model with the same vocabulary")
+        ->group(group);
+}
+
+Result<actors::SpeculationSettings> prepare_speculation(const SpeculationFlags& flags,
+                                                        LoadedModel& loaded) {
+    actors::SpeculationSettings settings;
+    settings.lookup = flags.mode == "auto" || flags.mode == "lookup";
+    settings.model = flags.mode == "auto" || flags.mode == "model";
+    if (flags.mode == "model" && flags.draft_model.empty())
+        return invalid_input("--speculation model needs --draft-model FILE");
+    if (!settings.model || flags.draft_model.empty()) return settings;
+    if (auto drafted = load_draft_model(loaded, flags.draft_model); !drafted)
+        return drafted.error();
+    return settings;
+}
+
+}  // namespace troupe::tools
