@@ -25,18 +25,29 @@ namespace {
 // Part of the fingerprint: raise it when the same file and options may give other answers.
 constexpr std::uint32_t kArithmeticVersion = 1;
 constexpr std::uint32_t kScoreRowsMax = 32;
+constexpr std::uint32_t kPositionsMax = 1U << 24;  // up to which RopeTable is exact
 
 std::uint32_t pages_for(std::uint32_t tokens) {
     return (tokens + model::kPageTokens - 1) / model::kPageTokens;
 }
 
-KvType kv_type_of(Arithmetic arithmetic) {
-    return arithmetic == Arithmetic::float32 ? KvType::f32 : KvType::f16;
+KvType kv_type_of(const CpuOptions& options) {
+    const bool exact = options.arithmetic == Arithmetic::float32;
+    return options.kv_type.value_or(exact ? KvType::f32 : KvType::f16);
 }
 
-KvShape kv_shape_of(const model::Hyperparameters& hp, Arithmetic arithmetic) {
-    const std::size_t element_bytes = kv_type_of(arithmetic) == KvType::f16 ? 2 : 4;
-    return {hp.block_count, hp.kv_length() * model::kPageTokens * element_bytes * 2};
+KvShape kv_shape_of(const model::Hyperparameters& hp, KvType type) {
+    return {hp.block_count, hp.head_count_kv * kv_block_bytes(type, hp.head_length, KvPart::keys),
+            hp.head_count_kv * kv_block_bytes(type, hp.head_length, KvPart::values)};
+}
+
+Result<> check_window(const model::AttentionWindow& window, const model::Hyperparameters& hp) {
+    const std::uint64_t tokens = std::uint64_t{window.tokens} + window.sinks;
+    if (!window.bounded() || tokens <= hp.context_length) return {};
+    return invalid_input(
+        fmt::format("a window of {} tokens and {} sinks is more than the {} tokens that the model "
+                    "was trained for: lower --window",
+                    window.tokens, window.sinks, hp.context_length));
 }
 
 // The pages that the options, the machine and the slots allow.
@@ -110,9 +121,10 @@ class CpuBackend final : public model::Backend {
 };
 
 Result<> CpuBackend::prepare(const Kernels& kernels, const CpuOptions& options) {
-    const Forward::Limits limits{info_.tokens_per_step_max, kScoreRowsMax, info_.context_length};
+    const Forward::Limits limits{info_.tokens_per_step_max, kScoreRowsMax, info_.context_length,
+                                 info_.window};
     Result<std::unique_ptr<Forward>> forward =
-        Forward::create(model_, kernels, kv_type_of(options.arithmetic), kv_, *threads_, limits);
+        Forward::create(model_, kernels, kv_type_of(options), kv_, *threads_, limits);
     if (!forward) return forward.error();
     forward_ = std::move(*forward);
     forward_->set_tap(options.tap);
@@ -183,6 +195,28 @@ void CpuBackend::append_sequence(const model::StepPlan& plan, const model::Seque
     }
 }
 
+// What the file, the arithmetic, the cache and the window make of an answer.
+std::string fingerprint(const CpuOptions& options, std::uint64_t digest) {
+    constexpr auto kv_name = [](KvType type) {
+        switch (type) {
+            case KvType::f32:
+                return "kv32";
+            case KvType::f16:
+                return "kv16";
+            case KvType::int8:
+                return "kv8";
+            case KvType::int4:
+                return "kv4";
+        }
+        return "";
+    };
+    const model::AttentionWindow& window = options.window;
+    return fmt::format(
+        "cpu{}-{}-{}{}-{:016x}", kArithmeticVersion,
+        options.arithmetic == Arithmetic::float32 ? "f32" : "q", kv_name(kv_type_of(options)),
+        window.bounded() ? fmt::format("-w{}+{}", window.tokens, window.sinks) : "", digest);
+}
+
 model::BackendInfo describe(const PackedModel& packed, const Kernels& kernels,
                             const CpuOptions& options, std::uint64_t digest) {
     const model::Hyperparameters& hp = packed.hyperparameters();
@@ -190,15 +224,16 @@ model::BackendInfo describe(const PackedModel& packed, const Kernels& kernels,
     model::BackendInfo info;
     info.kind = "cpu";
     info.arithmetic = fmt::format("{} {}", exact ? "float32" : "int8", kernels.name);
-    info.fingerprint =
-        fmt::format("cpu{}-{}-{:016x}", kArithmeticVersion, exact ? "f32-kv32" : "q-kv16", digest);
+    info.fingerprint = fingerprint(options, digest);
     info.vocabulary_size = static_cast<std::int32_t>(hp.vocabulary_size);
-    info.context_length = hp.context_length;
+    info.context_length = options.window.bounded() ? kPositionsMax : hp.context_length;
     if (options.context_length_max != 0) {
         info.context_length = std::min(info.context_length, options.context_length_max);
     }
     info.slots_max = options.slots_max;
     info.tokens_per_step_max = options.tokens_per_step_max;
+    info.kv_type = to_string(kv_type_of(options));
+    info.window = options.window;
     info.weight_bytes = packed.weight_bytes();
     return info;
 }
@@ -217,8 +252,11 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const model::GgufFile& 
     if (!packed) return packed.error();
 
     model::BackendInfo info = describe(*packed, **kernels, options, model_digest(file, **threads));
-    const KvShape shape = kv_shape_of(packed->hyperparameters(), options.arithmetic);
-    const Result<std::uint32_t> pages = count_pages(options, shape, info.context_length);
+    const model::Hyperparameters& hp = packed->hyperparameters();
+    if (auto fits = check_window(options.window, hp); !fits) return fits.error();
+    const KvShape shape = kv_shape_of(hp, kv_type_of(options));
+    const Result<std::uint32_t> pages =
+        count_pages(options, shape, std::min(info.context_length, hp.context_length));
     if (!pages) return pages.error();
     info.pages_total = *pages;
     info.kv_bytes_per_token = shape.page_bytes() / model::kPageTokens;

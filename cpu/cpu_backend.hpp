@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,11 @@ struct CpuOptions {
     std::uint32_t threads = 0;  // the caller's included; 0: one a core
     Arithmetic arithmetic = Arithmetic::native;
     std::string instruction_set = "auto";  // or "plain", "avx2", "avx512", "amx"
+    std::optional<KvType> kv_type;         // absent: f16; with float32 arithmetic f32
+    model::AttentionWindow window;         // with its sinks at most what the model was trained for
     std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most a quarter of the memory
     std::uint32_t kv_pages = 0;            // not 0: exactly so many, whatever the line above says
-    std::uint32_t context_length_max = 0;  // 0: what the model was trained for
+    std::uint32_t context_length_max = 0;  // 0: what the model was trained for; 2^24 with a window
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;
     bool huge_pages = true;
@@ -31,8 +34,8 @@ struct CpuOptions {
 };
 
 // `file` must outlive the backend: embeddings are read from its mapping. Errors, each saying what
-// to change: those of reading the model; unsupported instruction sets; no memory for weights or KV
-// cache; threads that the system refuses.
+// to change: those of reading the model; unsupported instruction sets; a window that is too wide;
+// no memory for weights or KV cache; threads that the system refuses.
 [[nodiscard]] Result<std::unique_ptr<model::Backend>> make_cpu_backend(const model::GgufFile& file,
                                                                        const CpuOptions& options);
 

@@ -35,7 +35,8 @@ Forward::Forward(const PackedModel& model, const Kernels& kernels, KvType kv_typ
       kv_(kv),
       threads_(threads),
       limits_(limits),
-      rope_(rope_frequencies(hp_.rope_dimension_count, hp_.rope_freq_base), limits.context_length),
+      rope_frequencies_(rope_frequencies(hp_.rope_dimension_count, hp_.rope_freq_base)),
+      rope_(rope_frequencies_, std::min(limits.context_length, hp_.context_length)),
       attention_scale_(1.0F / std::sqrt(static_cast<float>(hp_.head_length))) {}
 
 Result<std::unique_ptr<Forward>> Forward::create(const PackedModel& model, const Kernels& kernels,
@@ -61,9 +62,13 @@ Result<> Forward::allocate() {
     take(qkv_, FloatBuffer::allocate(rows, hp_.query_length() + 2 * hp_.kv_length()));
     take(attended_, Activations::allocate(rows, hp_.query_length()));
     take(ffn_, Activations::allocate(rows, hp_.feed_forward_length));
+    if (limits_.window.bounded()) {
+        take(far_angles_, FloatBuffer::allocate(rows, 2 * rope_.pairs()));
+        take(sink_queries_, FloatBuffer::allocate(rows, hp_.query_length()));
+    }
     scratch_.resize(threads_.workers());
-    const std::size_t attention_floats =
-        attention_scratch_floats(limits_.context_length, hp_.head_length);
+    const std::size_t attention_floats = attention_scratch_floats(
+        limits_.context_length, hp_.head_length, limits_.window.tokens, limits_.window.sinks);
     for (Scratch& scratch : scratch_) {
         take(scratch.gate,
              FloatBuffer::allocate(ProductGrid::kRowStep, kFfnPanelsMax * panel_rows));
@@ -79,6 +84,7 @@ void Forward::run(const RowBatch& batch) {
     TROUPE_ASSERT(batch.rows() <= limits_.rows_max);
     if (batch.rows() == 0) return;
     plan_attention(batch);
+    prepare_angles(batch);
     embed(batch);
     for (std::uint32_t layer = 0; layer < hp_.block_count; ++layer) {
         attention_block(layer, batch);

@@ -19,6 +19,7 @@
 #include "cpu/packed_model.hpp"
 #include "cpu/row_batch.hpp"
 #include "cpu/work_grid.hpp"
+#include "model/attention_window.hpp"
 #include "runtime/base/result.hpp"
 
 namespace troupe::cpu {
@@ -41,6 +42,7 @@ class Forward {
         std::uint32_t rows_max = 0;        // in one step
         std::uint32_t score_rows_max = 0;  // in one call of score()
         std::uint32_t context_length = 0;  // positions 0 .. context_length - 1
+        model::AttentionWindow window;
     };
 
     // All references must outlive the result. Error: out_of_memory.
@@ -91,6 +93,8 @@ class Forward {
                        std::uint32_t row);
     void multiply(const PackedMatrix& w, const Activations& in, std::uint32_t rows, float* out,
                   std::size_t out_stride, Accumulate mode);
+    void prepare_angles(const RowBatch& batch);
+    void rotate_row(std::uint32_t row, std::uint32_t position);
     void rotate_and_store(std::uint32_t layer, const RowBatch& batch);
     void attend(std::uint32_t layer, const RowBatch& batch);
     void attend_piece(const KvPages& kv, const RowBatch& batch, const AttentionItem& item,
@@ -109,7 +113,8 @@ class Forward {
     KvPool& kv_;
     ComputeThreads& threads_;
     const Limits limits_;
-    const RopeTable rope_;
+    const std::vector<double> rope_frequencies_;
+    const RopeTable rope_;  // of the positions that the model was trained for
     const float attention_scale_;
 
     FloatBuffer x_;                 // [rows][width], the residual stream
@@ -118,6 +123,10 @@ class Forward {
     Activations attended_;          // [rows][heads * head length]
     Activations ffn_;               // [rows][feed forward length]
     std::vector<Scratch> scratch_;  // [workers]
+
+    // Where there is a window:
+    FloatBuffer far_angles_;    // [rows][pairs][cos, sin] of positions beyond rope_
+    FloatBuffer sink_queries_;  // [rows][heads * head length], rotated to look at the sinks
 
     std::vector<AttentionItem> items_;
     std::vector<HeadRange> head_ranges_;  // those that this step's attention is cut into

@@ -11,18 +11,14 @@ constexpr std::uint32_t kStoreRowsPerPiece = 4;
 constexpr std::uint32_t kAttentionRowsPerPiece = 16;
 constexpr std::uint32_t kPiecesPerWorker = 4;
 
-std::size_t element_bytes(KvType type) {
-    return type == KvType::f16 ? 2 : 4;
-}
-
 }  // namespace
 
 KvPages Forward::kv_pages(std::uint32_t layer) const {
     KvPages pages;
     pages.type = kv_type_;
     pages.k = kv_.layer_base(layer);
-    pages.v = kv_.layer_base(layer) + kv_.shape().layer_bytes / 2;
-    pages.page_stride = kv_.shape().page_bytes() / element_bytes(kv_type_);
+    pages.v = kv_.layer_base(layer) + kv_.shape().key_bytes;
+    pages.page_stride = kv_.shape().page_bytes();
     pages.kv_heads = hp_.head_count_kv;
     pages.head_dim = hp_.head_length;
     return pages;
@@ -56,21 +52,39 @@ void Forward::plan_attention(const RowBatch& batch) {
     }
 }
 
+// The same cosines and sines as in the table, for rows that stand beyond it.
+void Forward::prepare_angles(const RowBatch& batch) {
+    for (std::uint32_t row = 0; row < batch.rows(); ++row) {
+        if (batch.positions[row] < rope_.positions()) continue;
+        RopeTable::compute(rope_frequencies_, batch.positions[row], far_angles_.row(row));
+    }
+}
+
+// Queries and keys lie next to each other: one call rotates the heads of both.
+void Forward::rotate_row(std::uint32_t row, std::uint32_t position) {
+    const model::AttentionWindow& window = limits_.window;
+    float* const q = qkv_.row(row);
+    if (window.sinks > 0) {
+        float* const sink_q = sink_queries_.row(row);
+        std::copy_n(q, hp_.query_length(), sink_q);
+        kernels_.rope(sink_q, hp_.head_count, hp_.head_length,
+                      rope_.angles(window.position_for_sinks(position)), rope_.pairs());
+    }
+    const bool far = position >= rope_.positions();
+    kernels_.rope(q, hp_.head_count + hp_.head_count_kv, hp_.head_length,
+                  far ? far_angles_.row(row) : rope_.angles(position), rope_.pairs());
+}
+
 void Forward::rotate_and_store(std::uint32_t layer, const RowBatch& batch) {
     const KvPages kv = kv_pages(layer);
     for_each_range(threads_, batch.rows(), kStoreRowsPerPiece,
                    [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
                        for (std::uint32_t row = begin; row < end; ++row) {
                            const std::uint32_t position = batch.positions[row];
-                           float* const q = qkv_.row(row);
-                           float* const k = q + hp_.query_length();
-                           const float* const v = k + hp_.kv_length();
-                           // Queries and keys lie next to each other: one call rotates the heads of
-                           // both.
-                           kernels_.rope(q, hp_.head_count + hp_.head_count_kv, hp_.head_length,
-                                         rope_.angles(position), rope_.pairs());
+                           const float* const k = qkv_.row(row) + hp_.query_length();
+                           rotate_row(row, position);
                            kernels_.store_kv(kv, batch.pages[row], position % model::kPageTokens, k,
-                                             v);
+                                             k + hp_.kv_length());
                        }
                    });
 }
@@ -105,8 +119,14 @@ void Forward::attend_piece(const KvPages& kv, const RowBatch& batch, const Atten
     part.pages = run.pages;
     part.position = run.position + item.first;
     part.rows = item.rows;
+    part.window = limits_.window.tokens;
+    part.sinks = limits_.window.sinks;
     part.q = qkv_.row(row_begin);
     part.q_stride = qkv_.stride;
+    if (part.sinks > 0) {
+        part.q_sinks = sink_queries_.row(row_begin);
+        part.q_sinks_stride = sink_queries_.stride;
+    }
     part.out = attended_.floats.row(row_begin);
     part.out_stride = attended_.floats.stride;
     part.heads = hp_.head_count;

@@ -12,7 +12,7 @@
 namespace troupe::cpu {
 
 Result<KvPool> KvPool::create(const KvShape& shape, std::uint32_t pages, bool huge_pages) {
-    TROUPE_ASSERT(pages > 0 && shape.page_bytes() > 0 && shape.layer_bytes % 128 == 0);
+    TROUPE_ASSERT(pages > 0 && shape.page_bytes() > 0 && shape.layer_bytes() % 64 == 0);
     const std::size_t bytes = pages * shape.page_bytes();
     void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -14,9 +14,11 @@ namespace troupe::cpu {
 
 struct KvShape {
     std::uint32_t layers = 0;
-    std::size_t layer_bytes = 0;  // keys and values of a page in one layer, a multiple of 128
+    std::size_t key_bytes = 0;    // of a page in one layer, a multiple of 64
+    std::size_t value_bytes = 0;  // likewise
 
-    [[nodiscard]] std::size_t page_bytes() const { return layers * layer_bytes; }
+    [[nodiscard]] std::size_t layer_bytes() const { return key_bytes + value_bytes; }
+    [[nodiscard]] std::size_t page_bytes() const { return layers * layer_bytes(); }
 };
 
 class KvPool {
@@ -32,10 +34,10 @@ class KvPool {
     [[nodiscard]] const KvShape& shape() const { return shape_; }
     [[nodiscard]] std::uint32_t pages() const { return pages_; }
 
-    // The keys of page 0 in this layer; the values half of layer_bytes further on, and page p's
+    // The keys of page 0 in this layer; the values key_bytes further on, and page p's
     // p * page_bytes().
     [[nodiscard]] std::byte* layer_base(std::uint32_t layer) const {
-        return memory_ + layer * shape_.layer_bytes;
+        return memory_ + layer * shape_.layer_bytes();
     }
 
     // Copies every layer of a page. All positions go along, as the layout interleaves them; those

@@ -1,5 +1,7 @@
 #include "cpu/slot_table.hpp"
 
+#include <algorithm>
+
 #include "runtime/base/assert.hpp"
 
 namespace troupe::cpu {
@@ -9,10 +11,15 @@ SlotTable::SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uin
       pages_total_(pages_total),
       slots_(slots) {
     for (Slot& slot : slots_)
-        slot.pages.reserve(pages_per_slot_);
+        slot.pages.reserve(std::min(pages_per_slot_, pages_total_));
 }
 
 void SlotTable::apply(const model::StepPlan& plan) {
+    for (const model::PageTrim& trim : plan.trims) {
+        std::vector<model::PageId>& pages = (*this)[trim.slot].pages;
+        TROUPE_ASSERT(trim.begin <= trim.end && trim.end <= pages.size());
+        std::fill(pages.begin() + trim.begin, pages.begin() + trim.end, model::kNoPage);
+    }
     for (const model::SlotId id : plan.closes)
         (*this)[id].open = false;
     for (const model::SlotOpen& open : plan.opens) {
@@ -26,7 +33,8 @@ void SlotTable::apply(const model::StepPlan& plan) {
     }
     for (const model::PageGrant& grant : plan.grants) {
         Slot& slot = (*this)[grant.slot];
-        TROUPE_ASSERT(grant.page < pages_total_ && slot.pages.size() < pages_per_slot_);
+        TROUPE_ASSERT(grant.page < pages_total_ || grant.page == model::kNoPage);
+        TROUPE_ASSERT(slot.pages.size() < pages_per_slot_);
         slot.pages.push_back(grant.page);
     }
 }

@@ -12,7 +12,7 @@ namespace troupe::cpu {
 
 struct Slot {
     bool open = false;
-    std::vector<model::PageId> pages;  // entry i: positions [16 i, 16 i + 16)
+    std::vector<model::PageId> pages;  // entry i: positions [16 i, 16 i + 16), or kNoPage
     model::SlotOpen settings;
     model::TokenId drawn = 0;  // the last token drawn
     SlotHistory history;       // for the penalties
@@ -22,7 +22,7 @@ class SlotTable {
  public:
     SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total);
 
-    // The plan's closes, opens and grants, in this order. What does not fit is a bug of the
+    // The plan's trims, closes, opens and grants, in this order. What does not fit is a bug of the
     // planner.
     void apply(const model::StepPlan& plan);
 

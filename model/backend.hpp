@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "model/attention_window.hpp"
 #include "model/step.hpp"
 
 namespace troupe::model {
@@ -27,7 +28,9 @@ struct BackendInfo {
     std::uint32_t slots_max = 0;            // slots open at once
     std::uint32_t pages_total = 0;          // pages 0 .. pages_total - 1
     std::uint32_t tokens_per_step_max = 0;  // the most tokens a plan may carry
+    std::string kv_type;                    // "f16", "f32", "int8", "int4"
     std::uint64_t kv_bytes_per_token = 0;   // over all layers, keys and values
+    AttentionWindow window;                 // what a token looks back at
     std::uint64_t weight_bytes = 0;
     bool drafts = false;  // has a draft model of its own: takes kDraftToken
 };

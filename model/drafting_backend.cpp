@@ -83,6 +83,7 @@ void DraftingBackend::fill_in(const StepPlan& plan) {
 void DraftingBackend::follow() {
     draft_plan_.clear();
     draft_plan_.step = target_plan_.step;
+    draft_plan_.trims = target_plan_.trims;
     draft_plan_.closes = target_plan_.closes;
     draft_plan_.opens = target_plan_.opens;
     for (SlotOpen& open : draft_plan_.opens)

@@ -43,8 +43,20 @@ struct SlotOpen {
     std::vector<TokenId> history;
 };
 
+// Stands for a page in a page table where the sequence's window has left it behind.
+inline constexpr PageId kNoPage = std::numeric_limits<PageId>::max();
+
+// The window has left entries [begin, end) of a slot's page table behind: they are not read any
+// more, and their pages may be granted to others.
+struct PageTrim {
+    SlotId slot = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+};
+
 // Page `page` becomes the next entry of the slot's page table. Page tables are append-only: entry i
-// holds positions [16 i, 16 i + 16).
+// holds positions [16 i, 16 i + 16). A slot that opens behind its window is granted kNoPage for
+// what it will not read.
 struct PageGrant {
     SlotId slot = 0;
     PageId page = 0;
@@ -71,9 +83,10 @@ struct SequenceStep {
     std::uint32_t logits_count = 0;
 };
 
-// What a backend does, in this order: closes, opens, grants, copies, sequences.
+// What a backend does, in this order: trims, closes, opens, grants, copies, sequences.
 struct StepPlan {
     std::uint64_t step = 0;
+    std::vector<PageTrim> trims;
     std::vector<SlotId> closes;
     std::vector<SlotOpen> opens;
     std::vector<PageGrant> grants;
@@ -82,6 +95,7 @@ struct StepPlan {
     std::vector<TokenId> tokens;
 
     void clear() {
+        trims.clear();
         closes.clear();
         opens.clear();
         grants.clear();

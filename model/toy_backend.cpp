@@ -17,6 +17,7 @@ ToyBackend::ToyBackend(const ToyBackendOptions& options)
     info_.slots_max = options.slots_max;
     info_.pages_total = options.pages_total;
     info_.tokens_per_step_max = options.tokens_per_step_max;
+    info_.kv_type = "tokens";
     info_.kv_bytes_per_token = sizeof(TokenId);
     info_.weight_bytes = kToyWords.size() * kToyWords.size() * sizeof(float);
 }

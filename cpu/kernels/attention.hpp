@@ -1,6 +1,7 @@
-// Attention over paged keys and values for any vector type (see vector_math.hpp). Up to
-// attention_tile (row, head) pairs of one KV head share every load of a key or value; their scores
-// lie in scratch as [page][pair][16 slots]. Each pair's arithmetic is as if it were alone.
+// Attention over paged keys and values for any vector type (see vector_math.hpp) and any form of
+// the cache (see kv_forms.hpp). Up to attention_tile (row, head) pairs of one KV head share every
+// load of a key or value; their scores lie in scratch as [page][pair][16 slots], the pages of the
+// sinks before those of the window. Each pair's arithmetic is as if it were alone.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +9,25 @@
 #include <limits>
 #include <utility>
 
+#include "cpu/kernels/kv_forms.hpp"
 #include "cpu/kernels/vector_math.hpp"
 
 namespace troupe::cpu {
+namespace {
+
+// Absolute positions [begin, end).
+struct PositionRange {
+    std::size_t begin, end;
+};
+
+// Whole pages that a tile looks at with the same queries. A page that holds sinks and part of the
+// window is in both stretches, each pair's positions in one of them.
+struct AttentionStretch {
+    bool sinks;
+    std::size_t page;        // of the page table, the first
+    std::size_t pages;       // how many
+    std::size_t score_page;  // where their scores begin
+};
 
 // `rows` rows from `row` on by `heads` query heads from `head` on, all of KV head `kv_head`; pair
 // number (r, h) is r * heads + h.
@@ -20,80 +37,131 @@ struct AttentionTile {
     std::size_t row, rows;
     std::size_t head, heads;
 
-    [[gnu::always_inline]] std::size_t length(std::size_t pair) const {
-        return part.position + row + pair / heads + 1;
-    }
     [[gnu::always_inline]] std::size_t offset(std::size_t pair, std::size_t stride) const {
         return (row + pair / heads) * stride + (head + pair % heads) * part.kv.head_dim;
     }
-    [[gnu::always_inline]] std::size_t pages() const {
-        return (part.position + row + rows + page_tokens - 1) / page_tokens;
+    // What a pair sees of a stretch; both ends rise with the pair.
+    [[gnu::always_inline]] PositionRange seen(std::size_t pair, bool sinks) const {
+        const std::size_t length = part.position + row + pair / heads + 1;
+        const std::size_t sinks_end = part.sinks < length ? part.sinks : length;
+        if (sinks) return {0, sinks_end};
+        const bool bounded = part.window > 0 && length > part.window + sinks_end;
+        return {bounded ? length - part.window : sinks_end, length};
     }
-    // Elements from the pool's start to this KV head's part of the n-th page.
-    [[gnu::always_inline]] std::size_t page_at(std::size_t n) const {
-        return part.pages[n] * part.kv.page_stride + kv_head * page_tokens * part.kv.head_dim;
+    // Bit n: pair n sees this position.
+    [[nodiscard]] std::uint32_t seen_by(std::size_t pairs, bool sinks, std::size_t position) const {
+        std::uint32_t bits = 0;
+        for (std::size_t n = 0; n < pairs; ++n) {
+            const PositionRange range = seen(n, sinks);
+            bits |= std::uint32_t{position >= range.begin && position < range.end} << n;
+        }
+        return bits;
+    }
+    [[nodiscard]] AttentionStretch stretch(bool sinks, std::size_t score_page) const {
+        const std::size_t begin = seen(0, sinks).begin / page_tokens;
+        const std::size_t end = seen(rows * heads - 1, sinks).end;
+        const std::size_t pages = (end + page_tokens - 1) / page_tokens;
+        return {sinks, begin, end == 0 ? 0 : pages - begin, score_page};
+    }
+    // Asks for a page's block ahead of its use. Pages lie far apart (between two pages of a layer
+    // are all the other layers), so the processor does not foresee them.
+    [[gnu::always_inline]] void prefetch(KvPart which, std::size_t n) const {
+        const std::byte* at = block(which, n);
+        const std::size_t bytes = kv_block_bytes(part.kv.type, part.kv.head_dim, which);
+        for (std::size_t i = 0; i < bytes; i += 64)
+            __builtin_prefetch(at + i);
+    }
+    // This KV head's keys, or values, in the n-th page of the sequence.
+    [[gnu::always_inline]] const std::byte* block(KvPart which, std::size_t n) const {
+        return part.kv.block(which, part.pages[n], kv_head);
     }
 };
 
-template <class V, class Element>
+}  // namespace
+
+template <class V, class Form>
 struct Attention {
     static_assert(V::attention_tile <= attention_tile_max);
 
     static constexpr std::size_t at_most(std::size_t a, std::size_t b) { return a < b ? a : b; }
-    static constexpr std::size_t at_least_one(std::size_t a) { return a == 0 ? 1 : a; }
+    static constexpr std::size_t at_least(std::size_t a, std::size_t b) { return a > b ? a : b; }
 
-    static V load(const Element* x) {
-        if constexpr (sizeof(Element) == 2)
-            return V::load_half(x);
-        else
-            return V::load(x);
-    }
-    static V load_partial(const Element* x, std::size_t count) {
-        if constexpr (sizeof(Element) == 2)
-            return V::load_half_partial(x, count);
-        else
-            return V::load_partial(x, count);
-    }
-
-    // Scores of `Pages` pages: q [head_dim][Pairs], scores [Pages][Pairs][16].
+    // Scores of `Pages` pages from `page` on: q [head_dim][Pairs], scores [Pages][Pairs][16].
     template <std::size_t Pairs, std::size_t Pages>
     static void score_pages(const AttentionTile& tile, std::size_t page, const float* q,
                             float* scores) {
-        const auto* keys = static_cast<const Element*>(tile.part.kv.k);
-        const Element* k[Pages];
+        const std::size_t head_dim = tile.part.kv.head_dim;
+        typename Form::Keys keys[Pages];
         V acc[Pages][Pairs];
         for (std::size_t p = 0; p < Pages; ++p) {
-            k[p] = keys + tile.page_at(page + p);
+            keys[p].open(tile.block(KvPart::keys, page + p), head_dim);
             for (std::size_t n = 0; n < Pairs; ++n)
                 acc[p][n] = V::set(0.0F);
         }
-        for (std::size_t d = 0; d < tile.part.kv.head_dim; ++d) {
-            V key[Pages];
+        for (std::size_t first = 0; first < head_dim; first += Form::key_channels) {
             for (std::size_t p = 0; p < Pages; ++p)
-                key[p] = load(k[p] + d * page_tokens);
-            for (std::size_t n = 0; n < Pairs; ++n) {
-                const V query = V::set(q[d * Pairs + n]);
+                keys[p].enter(first);
+            const std::size_t end = at_most(first + Form::key_channels, head_dim);
+            for (std::size_t d = first; d < end; ++d) {
+                V key[Pages];
                 for (std::size_t p = 0; p < Pages; ++p)
-                    acc[p][n] = V::fma(query, key[p], acc[p][n]);
+                    key[p] = keys[p].channel(d);
+                for (std::size_t n = 0; n < Pairs; ++n) {
+                    const V query = V::set(q[d * Pairs + n]);
+                    for (std::size_t p = 0; p < Pages; ++p)
+                        acc[p][n] = V::fma(query, key[p], acc[p][n]);
+                }
             }
         }
         const V scale = V::set(tile.part.scale);
         for (std::size_t p = 0; p < Pages; ++p) {
-            for (std::size_t n = 0; n < Pairs; ++n) {
-                (acc[p][n] * scale).store(scores + ((page + p) * Pairs + n) * page_tokens);
-            }
+            for (std::size_t n = 0; n < Pairs; ++n)
+                (acc[p][n] * scale).store(scores + (p * Pairs + n) * page_tokens);
         }
     }
 
-    // Slots at and after a pair's end become minus infinity, whatever was stored there.
+    // Slots that a pair does not see become minus infinity, whatever was stored there.
     template <std::size_t Pairs>
-    static void mask(const AttentionTile& tile, float* scores) {
+    static void mask(const AttentionTile& tile, const AttentionStretch& stretch, float* scores) {
+        const std::size_t first = stretch.page * page_tokens;
+        const std::size_t last = first + stretch.pages * page_tokens;
         for (std::size_t n = 0; n < Pairs; ++n) {
-            for (std::size_t i = tile.length(n); i < tile.pages() * page_tokens; ++i) {
-                scores[(i / page_tokens * Pairs + n) * page_tokens + i % page_tokens] =
-                    -std::numeric_limits<float>::infinity();
-            }
+            const PositionRange seen = tile.seen(n, stretch.sinks);
+            const auto hide = [&](std::size_t begin, std::size_t end) {
+                for (std::size_t i = begin - first; i < end - first; ++i) {
+                    scores[(i / page_tokens * Pairs + n) * page_tokens + i % page_tokens] =
+                        -std::numeric_limits<float>::infinity();
+                }
+            };
+            hide(first, at_most(at_least(seen.begin, first), last));
+            hide(at_most(seen.end, last), last);
         }
+    }
+
+    // Scores of all pages of a stretch. `q` is room for [head_dim][Pairs].
+    template <std::size_t Pairs>
+    static void score(const AttentionTile& tile, const AttentionStretch& stretch, float* q,
+                      float* scores) {
+        constexpr std::size_t at_once =
+            at_most(at_least(V::registers * 2 / 3 / Pairs, 1), 8);  // pages: hides fma's latency
+        const AttentionPart& part = tile.part;
+        for (std::size_t n = 0; n < Pairs; ++n) {
+            const float* query = stretch.sinks ? part.q_sinks + tile.offset(n, part.q_sinks_stride)
+                                               : part.q + tile.offset(n, part.q_stride);
+            for (std::size_t d = 0; d < part.kv.head_dim; ++d)
+                q[d * Pairs + n] = query[d];
+        }
+        std::size_t p = 0;
+        for (; p + at_once <= stretch.pages; p += at_once) {
+            const std::size_t ahead = at_most(p + 2 * at_once, stretch.pages);
+            for (std::size_t next = p + at_once; next < ahead; ++next)
+                tile.prefetch(KvPart::keys, stretch.page + next);
+            score_pages<Pairs, at_once>(tile, stretch.page + p, q,
+                                        scores + p * Pairs * page_tokens);
+        }
+        for (; p < stretch.pages; ++p)
+            score_pages<Pairs, 1>(tile, stretch.page + p, q, scores + p * Pairs * page_tokens);
+        mask<Pairs>(tile, stretch, scores);
     }
 
     // Scores become exp(score - maximum); inverse[n] = 1 / their sum.
@@ -117,51 +185,68 @@ struct Attention {
         }
     }
 
+    // acc += weight * value for one slot of a page. Where not all pairs see it, only for those that
+    // do: a zero weight would not do for a stored NaN.
+    template <std::size_t Pairs, std::size_t Chunks>
+    [[gnu::always_inline]] static void weigh_slot(const float* weights, bool all_see,
+                                                  std::uint32_t seen_by, const V (&value)[Chunks],
+                                                  V (&acc)[Chunks][Pairs]) {
+        const auto add = [&](std::size_t n) {
+            const V w = V::set(weights[n * page_tokens]);
+            for (std::size_t c = 0; c < Chunks; ++c)
+                acc[c][n] = V::fma(w, value[c], acc[c][n]);
+        };
+        if (all_see) [[likely]] {
+            for (std::size_t n = 0; n < Pairs; ++n)
+                add(n);
+        } else {
+            for (std::size_t n = 0; n < Pairs; ++n) {
+                if ((seen_by >> n & 1U) != 0) add(n);
+            }
+        }
+    }
+
+    // Adds one stretch's values, columns from d on.
+    template <std::size_t Pairs, std::size_t Chunks, bool Partial>
+    [[gnu::always_inline]] static void weigh_stretch(const AttentionTile& tile,
+                                                     const AttentionStretch& stretch, std::size_t d,
+                                                     std::size_t tail, const float* weights,
+                                                     V (&acc)[Chunks][Pairs]) {
+        const PositionRange first = tile.seen(0, stretch.sinks);
+        const PositionRange last = tile.seen(Pairs - 1, stretch.sinks);
+        for (std::size_t p = 0; p < stretch.pages; ++p) {
+            const std::size_t page = stretch.page + p, start = page * page_tokens;
+            const float* own = weights + (stretch.score_page + p) * Pairs * page_tokens;
+            if (p + 1 < stretch.pages) tile.prefetch(KvPart::values, page + 1);
+            const typename Form::template Values<Chunks> values(tile.block(KvPart::values, page),
+                                                                tile.part.kv.head_dim, d);
+            const std::size_t end = at_most(last.end, start + page_tokens);
+            for (std::size_t at = at_least(first.begin, start); at < end; ++at) {
+                const std::size_t slot = at - start;
+                V value[Chunks];
+                if constexpr (Partial)
+                    value[0] = values.read_tail(slot, tail);
+                else
+                    values.read(slot, value);
+                const bool all_see = at >= last.begin && at < first.end;
+                const std::uint32_t seen_by = all_see ? 0 : tile.seen_by(Pairs, stretch.sinks, at);
+                weigh_slot<Pairs, Chunks>(own + slot, all_see, seen_by, value, acc);
+            }
+        }
+    }
+
     // Columns d .. d + 16 * Chunks of the outputs (the last chunk cut to `tail` where Partial).
     template <std::size_t Pairs, std::size_t Chunks, bool Partial>
-    static void weigh_values(const AttentionTile& tile, std::size_t d, std::size_t tail,
-                             const float* weights, const float* inverse) {
-        const std::size_t head_dim = tile.part.kv.head_dim;
-        const auto* values = static_cast<const Element*>(tile.part.kv.v);
+    static void weigh_values(const AttentionTile& tile, const AttentionStretch (&stretches)[2],
+                             std::size_t d, std::size_t tail, const float* weights,
+                             const float* inverse) {
         V acc[Chunks][Pairs];
         for (std::size_t c = 0; c < Chunks; ++c) {
             for (std::size_t n = 0; n < Pairs; ++n)
                 acc[c][n] = V::set(0.0F);
         }
-        const auto load_row = [&](const Element* row, V(&value)[Chunks]) {
-            for (std::size_t c = 0; c < Chunks; ++c) {
-                value[c] = Partial ? load_partial(row + 16 * c, tail) : load(row + 16 * c);
-            }
-        };
-        const std::size_t common = tile.length(0), last = tile.length(Pairs - 1);
-        for (std::size_t page = 0; page * page_tokens < common; ++page) {
-            const Element* row = values + tile.page_at(page) + d;
-            const float* weight = weights + page * Pairs * page_tokens;
-            const std::size_t slots = at_most(common - page * page_tokens, page_tokens);
-            for (std::size_t i = 0; i < slots; ++i, row += head_dim) {
-                V value[Chunks];
-                load_row(row, value);
-                for (std::size_t n = 0; n < Pairs; ++n) {
-                    const V w = V::set(weight[n * page_tokens + i]);
-                    for (std::size_t c = 0; c < Chunks; ++c) {
-                        acc[c][n] = V::fma(w, value[c], acc[c][n]);
-                    }
-                }
-            }
-        }
-        // The triangle that only later rows see; a zero weight would not do for a stored NaN.
-        for (std::size_t i = common; i < last; ++i) {
-            const std::size_t page = i / page_tokens, slot = i % page_tokens;
-            V value[Chunks];
-            load_row(values + tile.page_at(page) + slot * head_dim + d, value);
-            for (std::size_t n = 0; n < Pairs; ++n) {
-                if (i >= tile.length(n)) continue;
-                const V w = V::set(weights[(page * Pairs + n) * page_tokens + slot]);
-                for (std::size_t c = 0; c < Chunks; ++c) {
-                    acc[c][n] = V::fma(w, value[c], acc[c][n]);
-                }
-            }
-        }
+        for (const AttentionStretch& stretch : stretches)
+            weigh_stretch<Pairs, Chunks, Partial>(tile, stretch, d, tail, weights, acc);
         for (std::size_t n = 0; n < Pairs; ++n) {
             float* out = tile.part.out + tile.offset(n, tile.part.out_stride) + d;
             for (std::size_t c = 0; c < Chunks; ++c) {
@@ -176,37 +261,29 @@ struct Attention {
 
     template <std::size_t Pairs>
     static void compute(const AttentionTile& tile) {
-        constexpr std::size_t at_once =
-            at_most(at_least_one(V::registers * 2 / 3 / Pairs), 8);  // pages: hides fma's latency
-        constexpr std::size_t chunks = at_most(at_least_one(V::registers / Pairs), 4);
-        const std::size_t head_dim = tile.part.kv.head_dim, pages = tile.pages();
+        constexpr std::size_t chunks = at_most(at_least(V::registers / Pairs, 1), 4);
+        const std::size_t head_dim = tile.part.kv.head_dim;
+        const AttentionStretch sinks = tile.stretch(true, 0);
+        const AttentionStretch stretches[] = {sinks, tile.stretch(false, sinks.pages)};
+        const std::size_t pages = sinks.pages + stretches[1].pages;
         float* scores = tile.part.scratch;
         float* q = scores + pages * Pairs * page_tokens;
-        for (std::size_t n = 0; n < Pairs; ++n) {
-            const float* query = tile.part.q + tile.offset(n, tile.part.q_stride);
-            for (std::size_t d = 0; d < head_dim; ++d)
-                q[d * Pairs + n] = query[d];
+        for (const AttentionStretch& s : stretches) {
+            if (s.pages > 0) score<Pairs>(tile, s, q, scores + s.score_page * Pairs * page_tokens);
         }
-
-        std::size_t page = 0;
-        for (; page + at_once <= pages; page += at_once) {
-            score_pages<Pairs, at_once>(tile, page, q, scores);
-        }
-        for (; page < pages; ++page)
-            score_pages<Pairs, 1>(tile, page, q, scores);
-        mask<Pairs>(tile, scores);
-
         float inverse[Pairs];
         softmax<Pairs>(pages, scores, inverse);
 
         std::size_t d = 0;
         for (; d + 16 * chunks <= head_dim; d += 16 * chunks) {
-            weigh_values<Pairs, chunks, false>(tile, d, 16, scores, inverse);
+            weigh_values<Pairs, chunks, false>(tile, stretches, d, 16, scores, inverse);
         }
         for (; d + 16 <= head_dim; d += 16) {
-            weigh_values<Pairs, 1, false>(tile, d, 16, scores, inverse);
+            weigh_values<Pairs, 1, false>(tile, stretches, d, 16, scores, inverse);
         }
-        if (d < head_dim) weigh_values<Pairs, 1, true>(tile, d, head_dim - d, scores, inverse);
+        if (d < head_dim) {
+            weigh_values<Pairs, 1, true>(tile, stretches, d, head_dim - d, scores, inverse);
+        }
     }
 
     template <std::size_t... Index>
@@ -240,10 +317,19 @@ void attention(const AttentionPart& part) {
         const std::size_t kv_head = head / group;
         const std::size_t group_end = (kv_head + 1) * group;
         const std::size_t end = group_end < part.head_end ? group_end : part.head_end;
-        if (part.kv.type == KvType::f16) {
-            Attention<V, std::uint16_t>::run(part, kv_head, head, end);
-        } else {
-            Attention<V, float>::run(part, kv_head, head, end);
+        switch (part.kv.type) {
+            case KvType::f16:
+                Attention<V, KvFloats<V, std::uint16_t>>::run(part, kv_head, head, end);
+                break;
+            case KvType::f32:
+                Attention<V, KvFloats<V, float>>::run(part, kv_head, head, end);
+                break;
+            case KvType::int8:
+                Attention<V, KvInt8<V>>::run(part, kv_head, head, end);
+                break;
+            case KvType::int4:
+                Attention<V, KvInt4<V>>::run(part, kv_head, head, end);
+                break;
         }
         head = end;
     }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "cpu/kernels/attention.hpp"
+#include "cpu/kernels/kv_store.hpp"
 #include "cpu/kernels/matmul_float.hpp"
 #include "cpu/kernels/vector_math.hpp"
 
@@ -23,7 +24,7 @@ constexpr Kernels kernel_table(std::string_view name, decltype(Kernels::matmul_q
         .silu_mul_quantize = Elements::silu_mul_quantize,
         .add = Elements::add,
         .rope = Elements::rope,
-        .store_kv = Elements::store_kv,
+        .store_kv = KvStore<V>::store_kv,
         .attention = attention<V>,
         .argmax = Elements::argmax,
         .max = Elements::max,

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "cpu/kernels/kv_layout.hpp"
 #include "cpu/kernels/panel.hpp"
 
 namespace troupe::cpu {
@@ -80,47 +81,44 @@ struct MatmulPart {
 
 // ---- Attention -------------------------------------------------------------------------------
 
-inline constexpr std::size_t page_tokens = 16;
-
-enum class KvType { f16, f32 };
-
-// One layer's keys and values in pages of 16 tokens. Element (page, head h, token slot i, d):
-//   K: k[page * page_stride + (h * head_dim + d) * 16 + i]       transposed inside the page
-//   V: v[page * page_stride + (h * 16 + i) * head_dim + d]
-// in elements of `type`; pages must start on 64 bytes. Slots never written may hold any bits.
-struct KvPages {
-    KvType type = KvType::f16;
-    void* k = nullptr;
-    void* v = nullptr;
-    std::size_t page_stride = 0;  // elements between pages, >= kv_heads * head_dim * 16
-    std::size_t kv_heads = 0;
-    std::size_t head_dim = 0;  // a multiple of 4, at most 512
-};
-
-// Consecutive rows of one sequence: row i stands at absolute position `position + i` and attends
-// to positions 0 .. position + i, all of which must be stored already.
+// Consecutive rows of one sequence: row i stands at absolute position p = `position` + i and
+// attends to the positions 0 .. p, all of which must be stored already. With a window, to the first
+// `sinks` of them and the last `window` only; pages that hold none of these are not read, and their
+// entries of the page table may be anything.
 struct AttentionPart {
     KvPages kv;
     const std::uint32_t* pages = nullptr;  // page of absolute positions 16 * n .. 16 * n + 15
     std::size_t position = 0;
     std::size_t rows = 0;
+    std::size_t window = 0;  // 0: all
+    std::size_t sinks = 0;
     const float* q = nullptr;  // [rows][heads][head_dim], rows q_stride floats apart, rotated
     std::size_t q_stride = 0;
+    const float* q_sinks = nullptr;  // likewise, rotated to look at the sinks, if there are any
+    std::size_t q_sinks_stride = 0;
     float* out = nullptr;  // [rows][heads][head_dim], rows out_stride floats apart
     std::size_t out_stride = 0;
     std::size_t heads = 0;                     // query heads, a multiple of kv_heads
     std::size_t head_begin = 0, head_end = 0;  // query heads to compute; any sub-range
     float scale = 1.0F;                        // of the scores: 1 / sqrt(head_dim)
-    float* scratch = nullptr;  // attention_scratch_floats(position + rows, head_dim), 64-aligned
+    float* scratch = nullptr;  // attention_scratch_floats(position + rows, ...), 64-aligned
 };
 
 inline constexpr std::size_t attention_tile_max = 12;  // (row, head) pairs that share a K/V load
 
 // Floats of scratch for attending to `tokens` positions; the calling thread's own.
 [[nodiscard]] constexpr std::size_t attention_scratch_floats(std::size_t tokens,
-                                                             std::size_t head_dim) {
-    const std::size_t pages = (tokens + page_tokens - 1) / page_tokens;
-    return attention_tile_max * (pages * page_tokens + head_dim + page_tokens);
+                                                             std::size_t head_dim,
+                                                             std::size_t window = 0,
+                                                             std::size_t sinks = 0) {
+    const auto pages_of = [](std::size_t count) { return (count + page_tokens - 1) / page_tokens; };
+    std::size_t pages = pages_of(tokens);
+    if (window > 0) {
+        // A window may begin and end within a page; a page with sinks may be in it, too.
+        const std::size_t in_window = pages_of(window + attention_tile_max) + 1;
+        pages = (in_window < pages ? in_window : pages) + pages_of(sinks);
+    }
+    return attention_tile_max * (pages * page_tokens + 2 * head_dim + page_tokens);
 }
 
 // ---- The table ---------------------------------------------------------------------------------
@@ -165,14 +163,16 @@ struct Kernels {
                  std::size_t pairs);
 
     // Writes one token's keys and values, each [kv_heads][head_dim] floats, into slot 0..15 of a
-    // page; f16 by rounding to nearest even (beyond 65,504: infinite).
+    // page, in the form of the cache: f16 by rounding to nearest even (beyond 65,504: infinite),
+    // int8 as round_half_even(x * (127 / max|x|)), int4 as round_half_even((x - offset) * (1 /
+    // step)) within 0..15 (keys: 0..63). A token with a number that is not finite becomes NaN.
     void (*store_kv)(const KvPages& kv, std::uint32_t page, std::size_t slot, const float* k,
                      const float* v);
 
-    // softmax(q k^T * scale) v per (row, head). Scores: fma over d ascending from 0, times scale;
-    // exact maximum; p = exp(score - maximum); sum of p in 16 lanes (lane = slot) by page
-    // ascending, then the tree of rms_norm; values: fma(p, v, acc), positions ascending from 0;
-    // times 1 / sum.
+    // softmax(q k^T * scale) v per (row, head), over floats made of what is stored (kv_layout.hpp).
+    // Scores: fma over d ascending from 0, times scale; exact maximum; p = exp(score - maximum);
+    // sum of p in 16 lanes (lane = slot) by page ascending, then the tree of rms_norm; values:
+    // fma(p, v, acc), positions ascending from 0; times 1 / sum. Sinks come before the window.
     void (*attention)(const AttentionPart& part);
 
     // Index of the largest value, the lowest among equals; NaNs never win; 0 if there is nothing

@@ -84,13 +84,15 @@ std::vector<double> rope_frequencies(std::size_t dimensions, double theta) {
 RopeTable::RopeTable(std::span<const double> frequencies, std::size_t positions)
     : pairs_(frequencies.size()), values_(positions * 2 * frequencies.size()) {
     TROUPE_ASSERT(pairs_ > 0 && positions <= std::size_t{1} << 24);
-    float* out = values_.data();
-    for (std::size_t position = 0; position < positions; ++position) {
-        for (const double frequency : frequencies) {
-            const CosSin value = cos_sin(static_cast<double>(position) * frequency);
-            *out++ = static_cast<float>(value.cos);
-            *out++ = static_cast<float>(value.sin);
-        }
+    for (std::size_t position = 0; position < positions; ++position)
+        compute(frequencies, position, values_.data() + position * 2 * pairs_);
+}
+
+void RopeTable::compute(std::span<const double> frequencies, std::size_t position, float* out) {
+    for (const double frequency : frequencies) {
+        const CosSin value = cos_sin(static_cast<double>(position) * frequency);
+        *out++ = static_cast<float>(value.cos);
+        *out++ = static_cast<float>(value.sin);
     }
 }
 

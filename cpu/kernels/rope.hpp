@@ -17,6 +17,10 @@ class RopeTable {
     // `positions` at most 2^24.
     RopeTable(std::span<const double> frequencies, std::size_t positions);
 
+    // One position's row of such a table: [frequencies][cos, sin]. `position` below 2^24, up to
+    // which the angles are exact to float32's last bit.
+    static void compute(std::span<const double> frequencies, std::size_t position, float* out);
+
     // [pairs][cos, sin]
     [[nodiscard]] const float* angles(std::size_t position) const {
         return values_.data() + position * 2 * pairs_;

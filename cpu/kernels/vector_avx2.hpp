@@ -42,6 +42,25 @@ struct Avx2Vector {
             halves[i] = x[i];
         return load_half(halves);
     }
+    static Avx2Vector load_bytes(const std::int8_t* x) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+        return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+    }
+    static Avx2Vector load_bytes_partial(const std::int8_t* x, std::size_t count) {
+        alignas(16) std::int8_t bytes[16] = {};
+        for (std::size_t i = 0; i < count; ++i)
+            bytes[i] = x[i];
+        return load_bytes(bytes);
+    }
+    template <unsigned Bits>
+    static Avx2Vector load_bits(const std::byte* x, std::size_t index) {
+        __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+        bytes = _mm_srl_epi16(bytes, _mm_cvtsi32_si128(static_cast<int>(Bits * index)));
+        bytes = _mm_and_si128(bytes, _mm_set1_epi8((1 << Bits) - 1));
+        return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
+    }
     void store(float* out) const {
         _mm256_storeu_ps(out, low);
         _mm256_storeu_ps(out + 8, high);

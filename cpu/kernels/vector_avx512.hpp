@@ -29,6 +29,20 @@ struct Avx512Vector {
     static Avx512Vector load_half_partial(const std::uint16_t* x, std::size_t count) {
         return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), x))};
     }
+    static Avx512Vector load_bytes(const std::int8_t* x) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+        return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+    }
+    static Avx512Vector load_bytes_partial(const std::int8_t* x, std::size_t count) {
+        return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first(count), x)))};
+    }
+    template <unsigned Bits>
+    static Avx512Vector load_bits(const std::byte* x, std::size_t index) {
+        __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+        bytes = _mm_srl_epi16(bytes, _mm_cvtsi32_si128(static_cast<int>(Bits * index)));
+        bytes = _mm_and_si128(bytes, _mm_set1_epi8((1 << Bits) - 1));
+        return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+    }
     void store(float* out) const { _mm512_storeu_ps(out, v); }
     void store_partial(float* out, std::size_t count) const {
         _mm512_mask_storeu_ps(out, first(count), v);

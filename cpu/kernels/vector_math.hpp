@@ -2,14 +2,15 @@
 // instantiates them with its own type, so the sets agree by construction. A vector type V lives in
 // an unnamed namespace (two files compiled with different flags must never share a function) and
 // has
-//   set, load, load_partial(p, n: the rest 0), load_half, load_half_partial, store, store_partial,
-//   store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b where one is
-//   NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x, biased): x * 2^n,
-//   where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on eight pairs;
-//   equal_mask: bit i = lanes i are equal; sum(): lanes i and i + 8, i and i + 4, i and i + 2, 0
-//   and 1; largest(); largest_magnitude_bits(a, b): the largest of all |x| as bits (a NaN above
-//   infinity); round_to_bytes(a, b, out): 32 values, half to even, and their sum; registers:
-//   vectors a kernel may keep in registers; attention_tile, matmul_rows, matmul_panels.
+//   set, load, load_partial(p, n: the rest 0), load_half, load_half_partial, load_bytes,
+//   load_bytes_partial (int8), load_bits<B>(p, n: of 16 bytes the B bits from bit n * B on), store,
+//   store_partial, store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b
+//   where one is NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x,
+//   biased): x * 2^n, where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on
+//   eight pairs; equal_mask: bit i = lanes i are equal; sum(): lanes i and i + 8, i and i + 4, i
+//   and i + 2, 0 and 1; largest(); largest_magnitude_bits(a, b): the largest of all |x| as bits (a
+//   NaN above infinity); round_to_bytes(a, b, out): 32 values, half to even, and their sum;
+//   registers: vectors a kernel may keep in registers; attention_tile, matmul_rows, matmul_panels.
 #pragma once
 
 #include <bit>
@@ -177,43 +178,6 @@ struct ElementKernels {
             if (x[k] == largest) return k;
         }
         return 0;
-    }
-
-    static void store_kv(const KvPages& kv, std::uint32_t page, std::size_t slot, const float* k,
-                         const float* v) {
-        const std::size_t width = kv.kv_heads * kv.head_dim;
-        const std::size_t base = page * kv.page_stride;
-        if (kv.type == KvType::f32) {
-            auto* keys = static_cast<float*>(kv.k) + base + slot;
-            for (std::size_t i = 0; i < width; ++i)
-                keys[i * page_tokens] = k[i];
-        } else {
-            auto* keys = static_cast<std::uint16_t*>(kv.k) + base + slot;
-            for (std::size_t i = 0; i < width; i += 16) {
-                const std::size_t count = width - i < 16 ? width - i : 16;
-                std::uint16_t halves[16];
-                V::load_partial(k + i, count).store_half_partial(halves, 16);
-                for (std::size_t j = 0; j < count; ++j)
-                    keys[(i + j) * page_tokens] = halves[j];
-            }
-        }
-        for (std::size_t h = 0; h < kv.kv_heads; ++h) {
-            const std::size_t at = base + (h * page_tokens + slot) * kv.head_dim;
-            store_value_row(kv, at, v + h * kv.head_dim);
-        }
-    }
-
- private:
-    static void store_value_row(const KvPages& kv, std::size_t at, const float* v) {
-        for (std::size_t d = 0; d < kv.head_dim; d += 16) {
-            const std::size_t count = kv.head_dim - d < 16 ? kv.head_dim - d : 16;
-            const V values = V::load_partial(v + d, count);
-            if (kv.type == KvType::f32) {
-                values.store_partial(static_cast<float*>(kv.v) + at + d, count);
-            } else {
-                values.store_half_partial(static_cast<std::uint16_t*>(kv.v) + at + d, count);
-            }
-        }
     }
 };
 

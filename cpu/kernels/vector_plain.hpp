@@ -42,6 +42,19 @@ struct PlainVector {
     static PlainVector load_half_partial(const std::uint16_t* x, std::size_t count) {
         return each([=](std::size_t i) { return i < count ? half_to_float(x[i]) : 0.0F; });
     }
+    static PlainVector load_bytes(const std::int8_t* x) {
+        return each([=](std::size_t i) { return static_cast<float>(x[i]); });
+    }
+    static PlainVector load_bytes_partial(const std::int8_t* x, std::size_t count) {
+        return each([=](std::size_t i) { return i < count ? static_cast<float>(x[i]) : 0.0F; });
+    }
+    template <unsigned Bits>
+    static PlainVector load_bits(const std::byte* x, std::size_t index) {
+        return each([=](std::size_t i) {
+            return static_cast<float>(static_cast<unsigned>(x[i]) >> (Bits * index) &
+                                      ((1U << Bits) - 1));
+        });
+    }
     void store(float* out) const { store_partial(out, 16); }
     void store_partial(float* out, std::size_t count) const {
         for (std::size_t i = 0; i < count; ++i)

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model/backend.hpp"
@@ -49,8 +50,9 @@ class EngineDriver {
 
     void close(model::SlotId slot) {
         plan_.closes.push_back(slot);
-        for (const model::PageId page : slots_[slot].pages)
-            free_pages_.push_back(page);
+        for (const model::PageId page : slots_[slot].pages) {
+            if (page != model::kNoPage) free_pages_.push_back(page);
+        }
         slots_[slot] = {};
     }
 
@@ -91,6 +93,20 @@ class EngineDriver {
         for (const model::PageId page : target.pages)
             plan_.grants.push_back({to, page});
     }
+
+    // Gives back the pages that `window` has left behind.
+    void trim(model::SlotId slot, const model::AttentionWindow& window) {
+        Slot& s = slots_[slot];
+        const std::uint32_t begin = std::max(s.trimmed, window.first_unread_page());
+        const std::uint32_t end = window.unread_end(s.position);
+        if (end <= begin) return;
+        plan_.trims.push_back({slot, begin, end});
+        for (std::uint32_t i = begin; i < end; ++i)
+            free_pages_.push_back(std::exchange(s.pages[i], model::kNoPage));
+        s.trimmed = end;
+    }
+
+    [[nodiscard]] std::size_t pages_free() const { return free_pages_.size(); }
 
     // Forgets the last tokens of a slot, as after a rejected draft; its pages stay.
     void rewind(model::SlotId slot, std::uint32_t tokens) { slots_[slot].position -= tokens; }
@@ -137,6 +153,7 @@ class EngineDriver {
  private:
     struct Slot {
         std::uint32_t position = 0;
+        std::uint32_t trimmed = 0;  // entries of `pages` that have been looked at by trim()
         std::vector<model::PageId> pages;
     };
 

@@ -222,9 +222,29 @@ TEST_CASE("stories260K in float32: the bits of scores depend on their own row al
     check_invariance(*file, options);
 }
 
+TEST_CASE("stories260K: so they do with every form of the KV cache, and with a window",
+          "[cpu][backend][invariance][window]") {
+    const model::GgufFile* file = stories_gguf();
+    if (file == nullptr) return;
+    cpu::CpuOptions options = small_options();
+    options.kv_type = GENERATE(cpu::KvType::int8, cpu::KvType::int4);
+    options.window = GENERATE(model::AttentionWindow{}, model::AttentionWindow{24, 4});
+    check_invariance(*file, options);
+}
+
 TEST_CASE("default model: the bits of scores depend on their own row alone",
           "[cpu][backend][invariance]") {
     const model::GgufFile* file = default_gguf();
     if (file == nullptr) return;
     check_invariance(*file, small_options());
+}
+
+TEST_CASE("default model: so they do with a window over keys and values in 4 bits",
+          "[cpu][backend][invariance][window]") {
+    const model::GgufFile* file = default_gguf();
+    if (file == nullptr) return;
+    cpu::CpuOptions options = small_options();
+    options.kv_type = cpu::KvType::int4;
+    options.window = {40, 4};
+    check_invariance(*file, options);
 }

@@ -1,121 +1,23 @@
 // Attention over pages: plain against a softmax in double, every set against plain bit for bit, and
 // rows attended alone, in chunks or with other heads against the whole.
-#include <cmath>
-#include <limits>
-#include <numeric>
-
-#include "tests/cpu/kernels_support.hpp"
+#include "tests/cpu/attention_support.hpp"
 
 namespace troupe::test {
-namespace {
-
-struct Heads {
-    std::size_t heads, kv_heads, head_dim;
-};
-
-// Keys and values of one sequence in shuffled pages; slots not written are NaN.
-struct Cache {
-    std::vector<float> k, v;  // [tokens][kv_heads][head_dim] as given
-    std::vector<std::uint32_t> pages;
-    std::vector<float> memory;
-    KvPages kv;
-
-    Cache(const Heads& shape, KvType type, std::size_t tokens, Random& random) {
-        const std::size_t width = shape.kv_heads * shape.head_dim;
-        k = random.floats(tokens * width, 2.0F);
-        v = random.floats(tokens * width, 2.0F);
-        pages.resize((tokens + page_tokens - 1) / page_tokens + 2);
-        std::iota(pages.begin(), pages.end(), 0U);
-        std::shuffle(pages.begin(), pages.end(), random.engine);
-        const std::size_t stride = width * page_tokens;
-        memory.assign(2 * stride * pages.size() + 16, std::numeric_limits<float>::quiet_NaN());
-        void* start = memory.data();
-        std::size_t room = memory.size() * sizeof(float);
-        auto* base = static_cast<float*>(std::align(64, 64, start, room));
-        kv = {type, base, base + stride * pages.size(), stride, shape.kv_heads, shape.head_dim};
-    }
-
-    void store(const Kernels& kernels, std::size_t tokens) {
-        const std::size_t width = kv.kv_heads * kv.head_dim;
-        for (std::size_t t = 0; t < tokens; ++t) {
-            kernels.store_kv(kv, pages[t / page_tokens], t % page_tokens, k.data() + t * width,
-                             v.data() + t * width);
-        }
-    }
-};
-
-struct Query {
-    std::size_t position, rows, head_begin, head_end;
-};
-
-// Writes the outputs of the query's rows and heads into `out`, which holds all positions.
-void attend(const Kernels& kernels, const Heads& shape, const Cache& cache,
-            const std::vector<float>& q, const Query& query, std::vector<float>& out) {
-    const std::size_t width = shape.heads * shape.head_dim;
-    AlignedBuffer scratch =
-        AlignedBuffer::allocate(
-            attention_scratch_floats(query.position + query.rows, shape.head_dim) * sizeof(float))
-            .value();
-    AttentionPart part;
-    part.kv = cache.kv;
-    part.pages = cache.pages.data();
-    part.position = query.position;
-    part.rows = query.rows;
-    part.q = q.data() + query.position * width;
-    part.q_stride = width;
-    part.out = out.data() + query.position * width;
-    part.out_stride = width;
-    part.heads = shape.heads;
-    part.head_begin = query.head_begin;
-    part.head_end = query.head_end;
-    part.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-    part.scratch = reinterpret_cast<float*>(scratch.data());
-    kernels.attention(part);
-}
-
-// The output of one (position, head) in double.
-std::vector<double> exact(const Heads& shape, const Cache& cache, const std::vector<float>& q,
-                          std::size_t position, std::size_t head) {
-    const std::size_t dim = shape.head_dim, kv_head = head / (shape.heads / shape.kv_heads);
-    std::vector<double> weights(position + 1), out(dim);
-    double sum = 0.0;
-    for (std::size_t t = 0; t <= position; ++t) {
-        double score = 0.0;
-        for (std::size_t d = 0; d < dim; ++d) {
-            score += double{q[(position * shape.heads + head) * dim + d]} *
-                     cache.k[(t * shape.kv_heads + kv_head) * dim + d];
-        }
-        weights[t] = std::exp(score / std::sqrt(static_cast<double>(dim)));
-        sum += weights[t];
-    }
-    for (std::size_t t = 0; t <= position; ++t) {
-        for (std::size_t d = 0; d < dim; ++d) {
-            out[d] += weights[t] / sum * cache.v[(t * shape.kv_heads + kv_head) * dim + d];
-        }
-    }
-    return out;
-}
-
-constexpr Heads shapes[] = {{9, 3, 64}, {8, 4, 8},   {4, 1, 128},
-                            {5, 5, 20}, {16, 1, 12}, {2, 1, 80}};
-
-}  // namespace
 
 TEST_CASE("plain attention is near the exact softmax", "[cpu][kernels][attention]") {
     Random random;
-    for (const Heads& shape : shapes) {
-        for (const KvType type : {KvType::f32, KvType::f16}) {
+    for (const Heads& shape : attention_shapes) {
+        for (const KvType type : kv_types) {
             constexpr std::size_t tokens = 37;
             Cache cache(shape, type, tokens, random);
             cache.store(plain_kernels(), tokens);
             const auto q = random.floats(tokens * shape.heads * shape.head_dim, 2.0F);
             std::vector<float> out(q.size());
             attend(plain_kernels(), shape, cache, q, {0, tokens, 0, shape.heads}, out);
-            const double tolerance = type == KvType::f32 ? 3e-6 : 5e-3;
             for (std::size_t i = 0; i < tokens * shape.heads; ++i) {
                 const auto expected = exact(shape, cache, q, i / shape.heads, i % shape.heads);
                 for (std::size_t d = 0; d < shape.head_dim; ++d) {
-                    REQUIRE(out[i * shape.head_dim + d] == Approx(expected[d]).margin(tolerance));
+                    REQUIRE(out[i * shape.head_dim + d] == Approx(expected[d]).margin(3e-6));
                 }
             }
         }
@@ -125,8 +27,8 @@ TEST_CASE("plain attention is near the exact softmax", "[cpu][kernels][attention
 TEST_CASE("attention in chunks, alone and by heads has plain's bits in every set",
           "[cpu][kernels][attention]") {
     Random random;
-    for (const Heads& shape : shapes) {
-        for (const KvType type : {KvType::f32, KvType::f16}) {
+    for (const Heads& shape : attention_shapes) {
+        for (const KvType type : kv_types) {
             const std::size_t tokens = 100 + random.below(60);
             Cache cache(shape, type, tokens, random);
             cache.store(plain_kernels(), tokens);
@@ -174,25 +76,68 @@ TEST_CASE("scores far apart and very large still sum to one", "[cpu][kernels][at
 
 TEST_CASE("all sets store the same keys and values", "[cpu][kernels][attention]") {
     Random random;
-    for (const Heads& shape : shapes) {
-        for (const KvType type : {KvType::f32, KvType::f16}) {
+    for (const Heads& shape : attention_shapes) {
+        for (const KvType type : kv_types) {
             constexpr std::size_t tokens = 21;
-            Cache expected(shape, type, tokens, random);
-            expected.k[3] = 1e-7F, expected.k[4] = 65519.0F, expected.v[1] = 65520.0F;
-            expected.v[2] = -5e-8F, expected.k[5] = 1.0F + 0x1p-11F;
-            for (const Kernels* kernels : fast_kernels()) {
-                Cache cache = expected;
-                cache.kv.k = cache.memory.data();
-                cache.kv.v = cache.memory.data() + cache.kv.page_stride * cache.pages.size();
-                Cache plain = cache;
-                plain.kv.k = plain.memory.data();
-                plain.kv.v = plain.memory.data() + plain.kv.page_stride * plain.pages.size();
-                cache.store(*kernels, tokens);
-                plain.store(plain_kernels(), tokens);
-                CAPTURE(kernels->name, shape.head_dim);
-                REQUIRE(std::memcmp(cache.memory.data(), plain.memory.data(),
-                                    plain.memory.size() * sizeof(float)) == 0);
+            Cache given(shape, type, tokens, random);
+            const std::size_t width = shape.kv_heads * shape.head_dim;
+            given.k[3] = 1e-7F, given.k[4] = 65519.0F, given.v[1] = 65520.0F;
+            given.v[2] = -5e-8F, given.k[5] = 1.0F + 0x1p-11F;
+            given.k[2 * width] = std::numeric_limits<float>::infinity();
+            given.v[2 * width] = std::numeric_limits<float>::quiet_NaN();
+            for (std::size_t i = 0; i < width; ++i) {
+                given.k[3 * width + i] = i % 2 == 0 ? 0.0F : -0.0F;
+                given.v[4 * width + i] = -1e-35F;
             }
+            Cache plain = given;
+            plain.store(plain_kernels(), tokens);
+            for (const Kernels* kernels : fast_kernels()) {
+                Cache cache = given;
+                cache.store(*kernels, tokens);
+                CAPTURE(kernels->name, shape.head_dim, to_string(type));
+                REQUIRE(std::memcmp(cache.kv.k, plain.kv.k,
+                                    plain.kv.page_stride * plain.pages.size()) == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("a quantised number is off by no more than half a step", "[cpu][kernels][attention]") {
+    Random random;
+    for (const Heads& shape : attention_shapes) {
+        for (const KvType type : {KvType::int8, KvType::int4}) {
+            constexpr std::size_t tokens = 40;
+            Cache cache(shape, type, tokens, random);
+            cache.store(plain_kernels(), tokens);
+            // Numbers lie within 2 of zero: steps of 2 / 127 and 4 / 15, scales rounded to half.
+            const double step = type == KvType::int8 ? 2.0 / 127 : 4.0 / 15;
+            const double margin = type == KvType::int8 ? 1e-6 : 4e-3;
+            for (std::size_t i = 0; i < tokens * shape.kv_heads * shape.head_dim; ++i) {
+                const std::size_t head = i / shape.head_dim % shape.kv_heads;
+                const std::size_t token = i / shape.head_dim / shape.kv_heads;
+                const std::size_t d = i % shape.head_dim;
+                REQUIRE(std::abs(cache.key(token, head, d) - cache.k[i]) <= step / 2 + margin);
+                REQUIRE(std::abs(cache.value(token, head, d) - cache.v[i]) <= step / 2 + margin);
+            }
+        }
+    }
+}
+
+TEST_CASE("attention over quantised pages has the bits of attention over their numbers as floats",
+          "[cpu][kernels][attention]") {
+    Random random;
+    for (const Heads& shape : attention_shapes) {
+        for (const KvType type : {KvType::f16, KvType::int8, KvType::int4}) {
+            constexpr std::size_t tokens = 77;
+            Cache cache(shape, type, tokens, random);
+            cache.store(plain_kernels(), tokens);
+            const Cache floats = cache.as_floats(tokens);
+            const auto q = random.floats(tokens * shape.heads * shape.head_dim, 3.0F);
+            std::vector<float> expected(q.size()), out(q.size());
+            attend(plain_kernels(), shape, floats, q, {0, tokens, 0, shape.heads}, expected);
+            attend(plain_kernels(), shape, cache, q, {0, tokens, 0, shape.heads}, out);
+            CAPTURE(shape.head_dim, to_string(type));
+            REQUIRE(same_bits(out, expected));
         }
     }
 }

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "tests/cpu/kernels_support.hpp"
+#include "tests/cpu/attention_support.hpp"
 
 namespace troupe::test {
 namespace {
@@ -93,45 +93,27 @@ TEST_CASE("bench: one row by 90 MB of weights, GB/s", "[.bench]") {
 
 TEST_CASE("bench: attention of the default model's heads, microseconds a row", "[.bench]") {
     Random random;
-    constexpr std::size_t heads = 9, kv_heads = 3, head_dim = 64, width = heads * head_dim;
+    const Heads shape{9, 3, 64};
+    const std::size_t width = shape.heads * shape.head_dim;
     for (const std::size_t context : {256, 2048}) {
-        const std::size_t pages = context / page_tokens, stride = kv_heads * head_dim * page_tokens;
-        auto memory = AlignedBuffer::allocate(4 * pages * stride).value();
-        auto scratch =
-            AlignedBuffer::allocate(sizeof(float) * attention_scratch_floats(context, head_dim))
-                .value();
-        auto* keys = reinterpret_cast<std::uint16_t*>(memory.data());
-        const KvPages kv{KvType::f16, keys, keys + pages * stride, stride, kv_heads, head_dim};
-        std::vector<std::uint32_t> table(pages);
-        for (std::size_t i = 0; i < pages; ++i)
-            table[i] = static_cast<std::uint32_t>(i);
-        const auto row = random.floats(width);
-        for (std::size_t t = 0; t < context; ++t) {
-            plain_kernels().store_kv(kv, table[t / page_tokens], t % page_tokens, row.data(),
-                                     row.data());
-        }
-        const auto q = random.floats(64 * width);
-        std::vector<float> out(q.size());
-        for (const Kernels* kernels : fast_kernels()) {
-            std::printf("context %4zu  %-7s", context, std::string(kernels->name).c_str());
-            for (const std::size_t rows : {1, 64}) {
-                AttentionPart part{kv,
-                                   table.data(),
-                                   context - rows,
-                                   rows,
-                                   q.data(),
-                                   width,
-                                   out.data(),
-                                   width,
-                                   heads,
-                                   0,
-                                   heads,
-                                   0.125F,
-                                   reinterpret_cast<float*>(scratch.data())};
-                const double seconds = shortest_seconds([&] { kernels->attention(part); });
-                std::printf("  %2zu rows: %6.2f", rows, 1e6 * seconds / static_cast<double>(rows));
+        for (const KvType type : kv_types) {
+            Cache cache(shape, type, context, random);
+            cache.store(plain_kernels(), context);
+            const auto q = random.floats(context * width);
+            std::vector<float> out(q.size());
+            for (const Kernels* kernels : fast_kernels()) {
+                std::printf("context %4zu  %-4s  %-7s", context,
+                            std::string(to_string(type)).c_str(),
+                            std::string(kernels->name).c_str());
+                for (const std::size_t rows : {1, 64}) {
+                    const Query query{context - rows, rows, 0, shape.heads};
+                    const double seconds =
+                        shortest_seconds([&] { attend(*kernels, shape, cache, q, query, out); });
+                    std::printf("  %2zu rows: %6.2f", rows,
+                                1e6 * seconds / static_cast<double>(rows));
+                }
+                std::printf("\n");
             }
-            std::printf("\n");
         }
     }
 }

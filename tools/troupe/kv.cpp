@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "cpu/kernels/kv_layout.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
 #include "tools/troupe/command.hpp"
@@ -23,6 +24,7 @@ struct KvFlags {
     std::uint64_t head_dim = 0;
     std::uint64_t tokens = 0;
     std::uint64_t element_bytes = 2;
+    std::string form;  // of the cache; empty: element_bytes says it
     std::uint64_t users = 1;
     std::optional<std::uint64_t> memory_bytes;
     std::optional<std::uint64_t> weight_bytes;  // absent: the file's, or none
@@ -30,6 +32,7 @@ struct KvFlags {
 };
 
 struct KvSize {
+    std::uint64_t head_bytes = 0;  // of a token's key and value in one head
     std::uint64_t bytes_per_token = 0;
     std::uint64_t bytes = 0;
     std::optional<bool> fits;  // where the memory is known
@@ -63,14 +66,29 @@ Result<std::uint64_t> product(std::initializer_list<std::uint64_t> factors) {
     return result;
 }
 
+// A token's key and value in one head, scales included, as this program keeps them.
+Result<std::uint64_t> head_bytes(const KvFlags& flags) {
+    for (const cpu::KvType type : cpu::kv_types) {
+        if (flags.form != to_string(type)) continue;
+        if (flags.head_dim > cpu::kv_head_dim_max)
+            return invalid_input(
+                fmt::format("a head of {} is wider than {}", flags.head_dim, cpu::kv_head_dim_max));
+        return (kv_block_bytes(type, flags.head_dim, cpu::KvPart::keys) +
+                kv_block_bytes(type, flags.head_dim, cpu::KvPart::values)) /
+               cpu::page_tokens;
+    }
+    return product({2, flags.head_dim, flags.element_bytes});
+}
+
 // docs/decoding.md, "The KV cache".
 Result<KvSize> kv_size(const KvFlags& flags) {
-    const auto per_token =
-        product({2, flags.layers, flags.kv_heads, flags.head_dim, flags.element_bytes});
+    const auto head = head_bytes(flags);
+    if (!head) return head.error();
+    const auto per_token = product({flags.layers, flags.kv_heads, *head});
     if (!per_token) return per_token.error();
     const auto bytes = product({*per_token, flags.tokens, flags.users});
     if (!bytes) return bytes.error();
-    KvSize size{*per_token, *bytes, std::nullopt};
+    KvSize size{*head, *per_token, *bytes, std::nullopt};
     if (flags.memory_bytes) {
         const std::uint64_t weights = flags.weight_bytes.value_or(0);
         size.fits = weights <= *flags.memory_bytes && size.bytes <= *flags.memory_bytes - weights;
@@ -87,9 +105,14 @@ std::string readable(std::uint64_t bytes) {
 }
 
 void print_text(const KvFlags& flags, const KvSize& size) {
-    fmt::print("a token: 2 (key, value) x {} layers x {} KV heads x {} x {} bytes = {} bytes\n",
-               flags.layers, flags.kv_heads, flags.head_dim, flags.element_bytes,
-               size.bytes_per_token);
+    if (flags.form.empty()) {
+        fmt::print("a token: 2 (key, value) x {} layers x {} KV heads x {} x {} bytes = {} bytes\n",
+                   flags.layers, flags.kv_heads, flags.head_dim, flags.element_bytes,
+                   size.bytes_per_token);
+    } else {
+        fmt::print("a token: {} layers x {} KV heads x {} bytes ({}, key and value) = {} bytes\n",
+                   flags.layers, flags.kv_heads, size.head_bytes, flags.form, size.bytes_per_token);
+    }
     fmt::print("{} tokens{}: {} bytes = {}\n", flags.tokens,
                flags.users == 1 ? "" : fmt::format(" x {} users", flags.users), size.bytes,
                readable(size.bytes));
@@ -127,7 +150,10 @@ void add_kv(CLI::App& app, Run& run) {
     add("--kv-heads", flags->kv_heads, "heads that have keys and values")->excludes(file);
     add("--head-dim", flags->head_dim, "width of a head")->excludes(file);
     add("--tokens", flags->tokens, "prompt and answer of one user")->required();
-    add("--bytes", flags->element_bytes, "of one number")->capture_default_str();
+    auto* bytes = add("--bytes", flags->element_bytes, "of one number")->capture_default_str();
+    command->add_option("--kv", flags->form, "a form of this program's cache instead, scales added")
+        ->check(CLI::IsMember({"f16", "f32", "int8", "int4"}))
+        ->excludes(bytes);
     add("--users", flags->users, "with so many tokens each")->capture_default_str();
     auto* memory = command
                        ->add_option("--memory", flags->memory_bytes,

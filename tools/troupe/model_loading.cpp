@@ -75,12 +75,19 @@ std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags,
 Result<std::unique_ptr<model::Backend>> make_one(const LoadedModel& loaded,
                                                  const BackendFlags& flags,
                                                  const model::BackendInfo* draft_of) {
-    if (!loaded.file) return make_toy_backend(flags, draft_of);
+    if (!loaded.file) {
+        if (flags.window != 0)
+            return invalid_input("the toy looks at the last word alone: leave --window out");
+        return make_toy_backend(flags, draft_of);
+    }
     cpu::CpuOptions options;
     options.threads = flags.threads;
     options.arithmetic =
         flags.arithmetic == "float32" ? cpu::Arithmetic::float32 : cpu::Arithmetic::native;
     options.instruction_set = flags.instruction_set;
+    for (const cpu::KvType type : cpu::kv_types)
+        if (flags.kv_type == to_string(type)) options.kv_type = type;
+    if (flags.window != 0) options.window = {flags.window, flags.sinks};
     options.kv_memory_bytes = flags.kv_memory_bytes;
     options.context_length_max = flags.context_max;
     options.slots_max = flags.running_max;
@@ -121,6 +128,13 @@ void add_backend_flags(CLI::App& command, BackendFlags& flags) {
         "native: int8 activations for quantised weights; float32: slow, for checking")
         ->check(CLI::IsMember({"native", "float32"}));
     add("--isa", flags.instruction_set, "instruction set: auto, plain, avx2, avx512 or amx");
+    add("--kv", flags.kv_type,
+        "form of the KV cache: f16, f32, int8 or int4; auto: f16, with --arithmetic float32 f32")
+        ->check(CLI::IsMember({"auto", "f16", "f32", "int8", "int4"}));
+    auto* window = add("--window", flags.window,
+                       "tokens look back at so many, and may then go on past what the model was "
+                       "trained for; 0: at all");
+    add("--sinks", flags.sinks, "beside the window, look at the first tokens, too")->needs(window);
     add("--kv-memory", flags.kv_memory_bytes,
         "bytes for the KV cache, such as 512MB; 0: up to a quarter of the memory")
         ->transform(CLI::AsSizeValue(false));

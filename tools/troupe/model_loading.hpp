@@ -28,6 +28,9 @@ struct BackendFlags {
     std::uint32_t threads = 0;
     std::string arithmetic = "native";
     std::string instruction_set = "auto";
+    std::string kv_type = "auto";
+    std::uint32_t window = 0;
+    std::uint32_t sinks = 0;
     std::uint64_t kv_memory_bytes = 0;
     std::uint32_t context_max = 0;
     std::uint32_t running_max = 256;

@@ -26,7 +26,8 @@ struct PerplexityFlags {
     BackendFlags backend;
     std::string file;
     std::string text;
-    std::uint32_t window = 512;
+    std::uint32_t context = 512;
+    bool all_forms = false;
     bool as_json = false;
 };
 
@@ -61,26 +62,26 @@ double surprise(std::span<const float> scores, model::TokenId id) {
     return max + model::math::log(sum) - scores[static_cast<std::size_t>(id)];
 }
 
-// One window from an empty cache: all its tokens but the first, which nothing precedes.
-Result<Loss> window_loss(model::Backend& backend, std::span<const model::TokenId> window) {
-    const auto scored = static_cast<std::uint32_t>(window.size() - 1);
+// One stretch from an empty cache: all its tokens but the first, which nothing precedes.
+Result<Loss> stretch_loss(model::Backend& backend, std::span<const model::TokenId> stretch) {
+    const auto scored = static_cast<std::uint32_t>(stretch.size() - 1);
     Loss loss{0, scored};
     const auto add = [&](std::uint32_t position, std::span<const float> scores) {
-        loss.sum += surprise(scores, window[position + 1]);
+        loss.sum += surprise(scores, stretch[position + 1]);
     };
-    if (auto done = score_rows(backend, window.first(scored), scored, add); !done)
+    if (auto done = score_rows(backend, stretch.first(scored), scored, add); !done)
         return done.error();
     return loss;
 }
 
-// Windows [0, W), [W, 2W), ... of the text; a last one of a single token has nothing to score.
+// Stretches [0, C), [C, 2C), ... of the text; a last one of a single token has nothing to score.
 Result<Loss> text_loss(model::Backend& backend, std::span<const model::TokenId> tokens,
-                       std::uint32_t window) {
+                       std::uint32_t context) {
     const bool person = isatty(STDERR_FILENO) != 0;
     Loss total;
-    for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += window) {
-        const std::size_t length = std::min<std::size_t>(window, tokens.size() - begin);
-        const auto loss = window_loss(backend, tokens.subspan(begin, length));
+    for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += context) {
+        const std::size_t length = std::min<std::size_t>(context, tokens.size() - begin);
+        const auto loss = stretch_loss(backend, tokens.subspan(begin, length));
         if (!loss) return loss.error();
         total.sum += loss->sum;
         total.tokens += loss->tokens;
@@ -90,6 +91,74 @@ Result<Loss> text_loss(model::Backend& backend, std::span<const model::TokenId> 
     }
     if (person) fmt::print(stderr, "\r\033[K");
     return total;
+}
+
+// What a text costs with one form of the KV cache.
+struct Price {
+    std::string kv_type;
+    std::uint64_t kv_bytes_per_token = 0;
+    Loss loss;
+
+    [[nodiscard]] double perplexity() const { return model::math::exp(loss.mean()); }
+};
+
+Result<Price> measure(const LoadedModel& loaded, const BackendFlags& flags,
+                      std::span<const model::TokenId> tokens, std::uint32_t context) {
+    const auto backend = make_backend(loaded, flags);
+    if (!backend) return backend.error();
+    const auto loss = text_loss(**backend, tokens, context);
+    if (!loss) return loss.error();
+    const model::BackendInfo& info = (*backend)->info();
+    Price price{info.kv_type, info.kv_bytes_per_token, *loss};
+    if (!std::isfinite(price.perplexity()))
+        return Error{ErrorKind::internal, "the model gave scores that are not finite"};
+    return price;
+}
+
+int print_price(const Price& price, bool as_json) {
+    if (as_json) {
+        const boost::json::object out{{"loss", price.loss.mean()},
+                                      {"perplexity", price.perplexity()},
+                                      {"tokens", price.loss.tokens}};
+        std::printf("%s\n", boost::json::serialize(out).c_str());
+    } else {
+        fmt::print("mean loss {:.4f}, perplexity {:.3f} over {} tokens\n", price.loss.mean(),
+                   price.perplexity(), price.loss.tokens);
+    }
+    return exit_ok;
+}
+
+// Every form of the cache by turns; the differences are to f16.
+int compare_forms(const PerplexityFlags& flags, const LoadedModel& loaded,
+                  std::span<const model::TokenId> tokens) {
+    std::vector<Price> prices;
+    for (const char* form : {"f16", "f32", "int8", "int4"}) {
+        BackendFlags backend = flags.backend;
+        backend.kv_type = form;
+        auto price = measure(loaded, backend, tokens, flags.context);
+        if (!price) return report(price.error());
+        prices.push_back(std::move(*price));
+    }
+    const double base = prices.front().perplexity();
+    const auto percent = [&](const Price& price) { return 100 * (price.perplexity() / base - 1); };
+    if (flags.as_json) {
+        boost::json::array forms;
+        for (const Price& price : prices)
+            forms.push_back(boost::json::object{{"kv", price.kv_type},
+                                                {"kv_bytes_per_token", price.kv_bytes_per_token},
+                                                {"loss", price.loss.mean()},
+                                                {"perplexity", price.perplexity()},
+                                                {"percent", percent(price)}});
+        const boost::json::object out{{"forms", std::move(forms)},
+                                      {"tokens", prices.front().loss.tokens}};
+        std::printf("%s\n", boost::json::serialize(out).c_str());
+        return exit_ok;
+    }
+    fmt::print("{:<5} {:>12} {:>12} {:>11}\n", "KV", "bytes/token", "perplexity", "to f16");
+    for (const Price& price : prices)
+        fmt::print("{:<5} {:>12} {:>12.4f} {:>+9.2f} %\n", price.kv_type, price.kv_bytes_per_token,
+                   price.perplexity(), percent(price));
+    return exit_ok;
 }
 
 int perplexity(const PerplexityFlags& flags) {
@@ -102,22 +171,13 @@ int perplexity(const PerplexityFlags& flags) {
     if (tokens.size() < 2)
         return report(invalid_input(
             fmt::format("the text holds {} tokens: give one of at least 2", tokens.size())));
-    const auto backend = make_backend(*loaded, flags.backend);
-    if (!backend) return report(backend.error());
-    const auto loss = text_loss(**backend, tokens, flags.window);
-    if (!loss) return report(loss.error());
-    const double perplexity = model::math::exp(loss->mean());
-    if (!std::isfinite(perplexity))
-        return report(Error{ErrorKind::internal, "the model gave scores that are not finite"});
-    if (flags.as_json) {
-        const boost::json::object out{
-            {"loss", loss->mean()}, {"perplexity", perplexity}, {"tokens", loss->tokens}};
-        std::printf("%s\n", boost::json::serialize(out).c_str());
-        return exit_ok;
+    if (flags.all_forms) {
+        if (!loaded->file)
+            return report(invalid_input("the toy has no KV cache: leave --kv-forms out"));
+        return compare_forms(flags, *loaded, tokens);
     }
-    fmt::print("mean loss {:.4f}, perplexity {:.3f} over {} tokens\n", loss->mean(), perplexity,
-               loss->tokens);
-    return exit_ok;
+    const auto price = measure(*loaded, flags.backend, tokens, flags.context);
+    return price ? print_price(*price, flags.as_json) : report(price.error());
 }
 
 }  // namespace
@@ -132,10 +192,12 @@ void add_perplexity(CLI::App& app, Run& run) {
     source->add_option("--text", flags->text, "the text itself");
     source->require_option(1);
     command
-        ->add_option("--window", flags->window,
+        ->add_option("--context", flags->context,
                      "tokens that are computed together, each stretch without those before it")
         ->check(CLI::Range(2U, 1U << 20))
         ->capture_default_str();
+    command->add_flag("--kv-forms", flags->all_forms,
+                      "measure with every form of the KV cache, and what each costs");
     command->add_flag("--json", flags->as_json, "print one JSON object");
     command->callback([flags, &run] { run = [flags] { return perplexity(*flags); }; });
 }
