@@ -61,6 +61,7 @@ struct EngineStats {
     StatCell<std::uint32_t> kv_pages_total;
     StatCell<std::uint32_t> kv_pages_leased;  // held by live requests
     StatCell<std::uint32_t> kv_pages_cached;
+    StatCell<std::uint64_t> kv_bytes_per_token;
     std::vector<SlotStats> slots;
 
     // Since the start.

@@ -1,6 +1,7 @@
 #include "actors/prefix_cache.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/assert.hpp"
 
@@ -26,6 +27,7 @@ CacheStepDone::Admitted refused(CacheStepDone::Refusal why, PageVersion waits_fo
 
 void CacheStep::clear() {
     publish.clear();
+    trim.clear();
     release.clear();
     grow.clear();
     fork.clear();
@@ -40,12 +42,15 @@ void CacheStepDone::clear() {
     pages_free = 0;
 }
 
-PrefixCache::PrefixCache(std::uint32_t pages_total, PageHash hash) : pages_(pages_total, hash) {}
+PrefixCache::PrefixCache(std::uint32_t pages_total, model::AttentionWindow window, PageHash hash)
+    : window_(window), pages_(pages_total, hash) {}
 
 void PrefixCache::step(const CacheStep& ask, CacheStepDone& done) {
     done.clear();
     for (const auto& p : ask.publish)
         publish(leases_[p.lease], p.written);
+    for (const auto& t : ask.trim)
+        trim(leases_[t.lease], t.position);
     for (const LeaseId lease : ask.release)
         release(lease);
     for (const auto& g : ask.grow)
@@ -82,8 +87,10 @@ PrefixCacheStats PrefixCache::stats() const {
 }
 
 // Where another lease has published the same tokens before, this lease's page stays private and the
-// walk goes on below the other's page, so that equal text is in the trie once.
+// walk goes on below the other's page, so that equal text is in the trie once. Where the lease has
+// given a page back that is not known any more, nothing behind it can be.
 void PrefixCache::publish(Lease& lease, std::span<const model::TokenId> written) {
+    if (lease.detached) return;
     if (!pages_.current(lease.anchor)) {  // it was nobody's and has been evicted
         lease.anchor = {};
         lease.published = 0;
@@ -95,7 +102,12 @@ void PrefixCache::publish(Lease& lease, std::span<const model::TokenId> written)
         const model::PageId own = lease.pages[i];
         const model::PageId parent = lease.anchor.page;
         model::PageId found = pages_.find(parent, salt_of(lease, i), page_of(written, i));
-        const bool replace = found != kNoPage && found != own && !pages_.in_trie(own);
+        if (own == kNoPage && found == kNoPage) {
+            lease.detached = true;
+            return;
+        }
+        const bool replace =
+            own != kNoPage && found != kNoPage && found != own && !pages_.in_trie(own);
         if (replace && pages_.drop_if_unused_leaf(found)) found = kNoPage;
         if (found == kNoPage) {
             pages_.insert(own, parent, salt_of(lease, i), page_of(written, i), true);
@@ -109,11 +121,26 @@ void PrefixCache::publish(Lease& lease, std::span<const model::TokenId> written)
     }
 }
 
+void PrefixCache::trim(Lease& lease, std::uint32_t position) {
+    TROUPE_ASSERT(lease.live, "only a live lease is trimmed");
+    const std::uint32_t begin = std::max(lease.unread_end, window_.first_unread_page());
+    const std::uint32_t end = window_.unread_end(position);
+    TROUPE_ASSERT(end <= begin || end <= lease.pages.size(), "queries stand inside the lease");
+    for (std::uint32_t i = begin; i < end; ++i) {
+        const model::PageId page = std::exchange(lease.pages[i], kNoPage);
+        TROUPE_ASSERT(!pages_.in_trie(page) || pages_.written(page),
+                      "what is left behind was published");
+        pages_.unreference(page);
+        lease.unread_end = i + 1;
+    }
+}
+
 void PrefixCache::release(LeaseId id) {
     Lease& lease = leases_[id];
     TROUPE_ASSERT(lease.live, "a lease is released once");
     // Deepest first: children leave the trie before their parents and are older in the LRU.
     for (auto page = lease.pages.rbegin(); page != lease.pages.rend(); ++page) {
+        if (*page == kNoPage) continue;
         if (pages_.in_trie(*page) && !pages_.written(*page)) pages_.withdraw(*page);
         pages_.unreference(*page);
     }
@@ -134,18 +161,21 @@ LeaseId PrefixCache::fork(const CacheStep::Fork& ask, std::vector<model::PageCop
     const Lease& source = leases_[ask.source];
     const std::uint32_t full = ask.tokens / kPageTokens;
     const std::uint32_t tail = ask.tokens % kPageTokens;
-    TROUPE_ASSERT(
-        source.live && source.published >= full && pages_for(ask.tokens) <= source.pages.size(),
-        "a fork lies inside what its source has published");
+    TROUPE_ASSERT(source.live && (source.published >= full || source.detached) &&
+                      pages_for(ask.tokens) <= source.pages.size(),
+                  "a fork lies inside what its source has published");
     for (std::uint32_t i = 0; i < full; ++i) {
-        pages_.reference(source.pages[i]);
+        if (source.pages[i] != kNoPage) pages_.reference(source.pages[i]);
         lease.pages.push_back(source.pages[i]);
     }
     lease.salt = source.salt;
     lease.shared_tokens = source.shared_tokens;
-    if (full > 0 && pages_.in_trie(source.pages[full - 1])) {
+    lease.unread_end = source.unread_end;
+    lease.detached = source.detached;
+    const model::PageId deepest = full > 0 ? source.pages[full - 1] : kNoPage;
+    if (deepest != kNoPage && pages_.in_trie(deepest)) {
         lease.published = full;
-        lease.anchor = pages_.version(source.pages[full - 1]);
+        lease.anchor = pages_.version(deepest);
     }
     if (!take_pages(pages_for(std::uint64_t{ask.tokens} + ask.growth_tokens) - full, lease.pages)) {
         release(id);
@@ -161,31 +191,48 @@ CacheStepDone::Admitted PrefixCache::admit(const CacheStep::Admit& ask) {
     if (known.pending != kNoPage) {
         return refused(Refusal::prefix_pending, pages_.version(known.pending));
     }
-    const std::uint32_t wanted = pages_for(ask.tokens.size() + ask.growth_tokens) - known.pages;
-    for (const model::PageId page : matched_)
-        pages_.reference(page);  // not to be evicted below
+    const std::uint32_t cached_tokens = known.pages * kPageTokens;
     const LeaseId id = new_lease();
     Lease& lease = leases_[id];
-    lease.pages.assign(matched_.begin(), matched_.end());
+    take_matched(lease, cached_tokens);
     lease.salt = ask.salt;
     lease.shared_tokens = ask.shared_tokens;
     lease.published = known.pages;
     if (known.pages > 0) lease.anchor = pages_.version(matched_.back());
+    const auto holds =
+        static_cast<std::uint32_t>(known.pages - std::ranges::count(lease.pages, kNoPage));
+    TROUPE_ASSERT(holds < ask.pages_max);
+    const std::uint32_t wanted = std::min(
+        pages_for(ask.tokens.size() + ask.growth_tokens) - known.pages, ask.pages_max - holds);
     const std::uint32_t available = pages_.free() + pages_.cached();
     if (available < wanted + ask.keep_free || !take_pages(wanted, lease.pages)) {
         release(id);
         return refused(Refusal::no_pages);
     }
     announce(lease, ask.tokens);
-    const std::uint32_t cached_tokens = known.pages * kPageTokens;
     queried_tokens_ += ask.tokens.size();
     hit_tokens_ += cached_tokens;
     return {Refusal::none, id, cached_tokens, {}};
 }
 
+// Holds what was found, as far as a query at `position` and after reads it.
+void PrefixCache::take_matched(Lease& lease, std::uint32_t position) {
+    const std::uint32_t begin = window_.first_unread_page();
+    const std::uint32_t end = window_.unread_end(position);
+    for (std::uint32_t i = 0; i < matched_.size(); ++i) {
+        const bool read = i < begin || i >= end;
+        if (read) pages_.reference(matched_[i]);
+        lease.pages.push_back(read ? matched_[i] : kNoPage);
+    }
+    if (end > begin) lease.unread_end = end;
+}
+
 void PrefixCache::announce(Lease& lease, std::span<const model::TokenId> tokens) {
+    // With a window what was found is not all held: finding room may just have cost the rest.
+    if (lease.detached || !pages_.current(lease.anchor)) return;
     model::PageId parent = lease.anchor.page;
-    for (std::size_t i = lease.published; i < tokens.size() / kPageTokens; ++i) {
+    const std::size_t full = std::min(tokens.size() / kPageTokens, lease.pages.size());
+    for (std::size_t i = lease.published; i < full; ++i) {
         // The page of the last prompt token may be known: it is computed again, privately.
         if (pages_.find(parent, salt_of(lease, i), page_of(tokens, i)) != kNoPage) return;
         pages_.insert(lease.pages[i], parent, salt_of(lease, i), page_of(tokens, i), false);
@@ -220,7 +267,8 @@ bool PrefixCache::take_pages(std::uint32_t count, std::vector<model::PageId>& in
     if (pages_.free() + pages_.cached() < count) return false;
     const std::size_t before = into.size();
     for (std::uint32_t i = 0; i < count; ++i) {
-        const model::PageId page = pages_.take();
+        model::PageId page = pages_.take();
+        if (page == kNoPage && detach_trimmed()) page = pages_.take();
         if (page == kNoPage) {
             for (std::size_t taken = into.size(); taken-- > before;)
                 pages_.unreference(into[taken]);
@@ -230,6 +278,22 @@ bool PrefixCache::take_pages(std::uint32_t count, std::vector<model::PageId>& in
         into.push_back(page);
     }
     return true;
+}
+
+// Makes pages evictable that lie above what leases with a window hold; false where there are none.
+bool PrefixCache::detach_trimmed() {
+    bool any = false;
+    for (Lease& lease : leases_) {
+        if (!lease.live || lease.unread_end == 0) continue;
+        lease.detached = true;
+        for (auto page = lease.pages.rbegin(); page != lease.pages.rend(); ++page) {
+            if (*page == kNoPage) break;
+            if (!pages_.in_trie(*page)) continue;
+            if (!pages_.take_out_if_leaf(*page)) break;
+            any = true;
+        }
+    }
+    return any;
 }
 
 LeaseId PrefixCache::new_lease() {
@@ -242,6 +306,8 @@ LeaseId PrefixCache::new_lease() {
     leases_[id].live = true;
     leases_[id].published = 0;
     leases_[id].anchor = {};
+    leases_[id].unread_end = 0;
+    leases_[id].detached = false;
     ++leases_live_;
     return id;
 }
@@ -258,8 +324,9 @@ std::string PrefixCache::check_integrity() const {
     for (const Lease& lease : leases_) {
         if (!lease.live && !lease.pages.empty()) return "a released lease has pages";
         live += lease.live;
-        for (const model::PageId page : lease.pages)
-            ++references[page];
+        for (const model::PageId page : lease.pages) {
+            if (page != kNoPage) ++references[page];
+        }
     }
     for (model::PageId page = 0; page < pages_.total(); ++page) {
         if (references[page] != pages_.references(page)) return "a page's holders are miscounted";

@@ -6,6 +6,11 @@
 // the rest are its own. At admission the full pages of its prompt enter the trie as announcements:
 // another request with that prefix waits for them instead of computing them twice. A publish turns
 // them, and later the answer's pages, into hits once their keys and values are written.
+//
+// With a window (model/attention_window.hpp) a lease gives back the pages that its sequence has
+// left behind; their entries become kNoPage. They stay known like any page that nobody holds. But
+// they lie in the trie above pages that are held, so when room is needed, such leases are detached:
+// their pages leave the trie, deepest first, until what is above them can be evicted.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +20,7 @@
 #include <vector>
 
 #include "actors/prefix_cache_pages.hpp"
+#include "model/attention_window.hpp"
 #include "model/step.hpp"
 
 namespace troupe::actors {
@@ -33,6 +39,11 @@ struct CacheStep {
         LeaseId lease = kNoLease;
         std::span<const model::TokenId> written;
     };
+    // Queries of this sequence stand at `position` and after from now on.
+    struct Trim {
+        LeaseId lease = kNoLease;
+        std::uint32_t position = 0;
+    };
     struct Grow {
         LeaseId lease = kNoLease;
         std::uint32_t pages = 0;
@@ -50,9 +61,12 @@ struct CacheStep {
         std::uint64_t salt = 0;
         std::uint32_t shared_tokens = 0;  // leading tokens that match whatever the salt
         std::uint32_t keep_free = 0;      // pages to leave for those who run
+        // Pages that it holds at first, at most; the rest comes by Grow.
+        std::uint32_t pages_max = std::numeric_limits<std::uint32_t>::max();
     };
 
     std::vector<Publish> publish;
+    std::vector<Trim> trim;
     std::vector<LeaseId> release;
     std::vector<Grow> grow;
     std::vector<Fork> fork;
@@ -94,12 +108,14 @@ struct PrefixCacheStats {
 
 class PrefixCache {
  public:
-    explicit PrefixCache(std::uint32_t pages_total, PageHash hash = hash_page);
+    explicit PrefixCache(std::uint32_t pages_total, model::AttentionWindow window = {},
+                         PageHash hash = hash_page);
 
     // `done` is overwritten; its vectors are reused.
     void step(const CacheStep& ask, CacheStepDone& done);
 
-    // The page table: entry i holds positions [16 i, 16 i + 16). Valid until the next step().
+    // The page table: entry i holds positions [16 i, 16 i + 16), or is kNoPage where the window
+    // has left it behind. Valid until the next step().
     [[nodiscard]] std::span<const model::PageId> pages(LeaseId lease) const;
 
     // Still being computed by the request that announced it.
@@ -121,6 +137,8 @@ class PrefixCache {
         // trie's page for the last of them.
         std::uint32_t published = 0;
         PageVersion anchor;
+        std::uint32_t unread_end = 0;  // entries up to here are sinks or kNoPage, if not 0
+        bool detached = false;         // publishes nothing any more
         bool live = false;
     };
     struct Match {
@@ -129,6 +147,7 @@ class PrefixCache {
     };
 
     void publish(Lease& lease, std::span<const model::TokenId> written);
+    void trim(Lease& lease, std::uint32_t position);
     void release(LeaseId id);
     [[nodiscard]] std::uint32_t grow(Lease& lease, std::uint32_t pages);
     [[nodiscard]] LeaseId fork(const CacheStep::Fork& ask, std::vector<model::PageCopy>& copies);
@@ -137,10 +156,13 @@ class PrefixCache {
 
     // Fills matched_ with the cached pages of the longest known prefix of `ask.tokens`.
     [[nodiscard]] Match match(const CacheStep::Admit& ask);
+    void take_matched(Lease& lease, std::uint32_t position);
+    [[nodiscard]] bool detach_trimmed();
     [[nodiscard]] bool take_pages(std::uint32_t count, std::vector<model::PageId>& into);
     [[nodiscard]] LeaseId new_lease();
     [[nodiscard]] std::uint64_t salt_of(const Lease& lease, std::size_t page) const;
 
+    const model::AttentionWindow window_;
     PrefixPages pages_;
     std::vector<Lease> leases_;
     std::vector<LeaseId> free_leases_;

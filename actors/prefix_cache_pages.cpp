@@ -110,6 +110,13 @@ void PrefixPages::withdraw(model::PageId page) {
     remove_from_trie(page);
 }
 
+bool PrefixPages::take_out_if_leaf(model::PageId page) {
+    TROUPE_ASSERT(pages_[page].references > 0, "what nobody holds is evicted");
+    if (pages_[page].children > 0) return false;
+    remove_from_trie(page);
+    return true;
+}
+
 bool PrefixPages::drop_if_unused_leaf(model::PageId page) {
     if (!pages_[page].in_lru) return false;
     leave_lru(page);

@@ -10,7 +10,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +19,7 @@
 
 namespace troupe::actors {
 
-inline constexpr model::PageId kNoPage = std::numeric_limits<model::PageId>::max();
+using model::kNoPage;
 
 using PageTokens = std::span<const model::TokenId, model::kPageTokens>;
 using PageHash = std::uint64_t (*)(PageTokens tokens);
@@ -66,6 +65,9 @@ class PrefixPages {
 
     // Takes an unwritten page, which has no children left, out of the trie again.
     void withdraw(model::PageId page);
+
+    // Takes a held page out of the trie, if it has no children there.
+    bool take_out_if_leaf(model::PageId page);
 
     // Frees a written page that nobody holds and that has no children, if it is one.
     bool drop_if_unused_leaf(model::PageId page);

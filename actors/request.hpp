@@ -46,6 +46,7 @@ struct Request {
     std::uint32_t planned = 0;
     std::uint32_t written = 0;
     std::uint32_t published_pages = 0;
+    std::uint32_t unread_end = 0;    // pages before it are sinks, or given back behind the window
     std::uint32_t unread_draws = 0;  // planned, result not yet here
     std::uint32_t in_flight = 0;     // submitted steps that name its slot
 

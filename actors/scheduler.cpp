@@ -13,12 +13,24 @@ void SchedulerSettings::describe(const model::BackendInfo& info) {
     pages_total = info.pages_total;
     tokens_per_step_max = info.tokens_per_step_max;
     backend_drafts = info.drafts;
+    kv_bytes_per_token = info.kv_bytes_per_token;
+    window = info.window;
+}
+
+std::uint32_t SchedulerSettings::pages_per_sequence_max() const {
+    if (!window.bounded()) return pages_total;
+    return std::min(pages_total, window.pages_max(tokens_per_step_max));
+}
+
+std::uint32_t SchedulerSettings::sequence_tokens_max() const {
+    if (pages_per_sequence_max() < pages_total) return context_length;
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(context_length, std::uint64_t{pages_total} * model::kPageTokens));
 }
 
 Scheduler::Scheduler(SchedulerSettings settings, EngineStats& stats)
     : settings_(std::move(settings)),
-      sequence_tokens_max_(static_cast<std::uint32_t>(std::min<std::uint64_t>(
-          settings_.context_length, std::uint64_t{settings_.pages_total} * model::kPageTokens))),
+      sequence_tokens_max_(settings_.sequence_tokens_max()),
       slot_count_(std::min(settings_.slots_max, settings_.tokens_per_step_max)),
       stats_(stats),
       budget_({.step_latency_ms = settings_.step_latency_ms,
@@ -217,6 +229,7 @@ void Scheduler::publish_stats() {
     stats_.kv_pages_total.set(cache.pages_total);
     stats_.kv_pages_leased.set(cache.pages_leased);
     stats_.kv_pages_cached.set(cache.pages_cached);
+    stats_.kv_bytes_per_token.set(settings_.kv_bytes_per_token);
     stats_.prefix_queried_tokens_total.add(cache.queried_tokens - cache_counted_.queried_tokens);
     stats_.prefix_hit_tokens_total.add(cache.hit_tokens - cache_counted_.hit_tokens);
     cache_counted_ = cache;

@@ -25,6 +25,7 @@
 #include "actors/step_budget.hpp"
 #include "actors/step_cost.hpp"
 #include "actors/waiting_room.hpp"
+#include "model/attention_window.hpp"
 #include "model/backend.hpp"
 #include "model/tokenizer.hpp"
 
@@ -48,6 +49,8 @@ struct SchedulerSettings {
     std::uint32_t pages_total = 0;
     std::uint32_t tokens_per_step_max = 0;
     bool backend_drafts = false;
+    std::uint64_t kv_bytes_per_token = 0;
+    model::AttentionWindow window{};
 
     SpeculationSettings speculation{};
     std::uint32_t waiting_max = limits::kWaitingMax;
@@ -59,6 +62,11 @@ struct SchedulerSettings {
 
     // Takes over what `info` says about the backend.
     void describe(const model::BackendInfo& info);
+
+    // Pages that one sequence may hold: enough for any, where the window bounds what it needs.
+    [[nodiscard]] std::uint32_t pages_per_sequence_max() const;
+    // That fit the context and the pool.
+    [[nodiscard]] std::uint32_t sequence_tokens_max() const;
 };
 
 struct SchedulerOutput {
@@ -102,6 +110,7 @@ class Scheduler {
     // scheduler_admission.cpp
     void ask_cache(bool may_send);
     void ask_releases();
+    void ask_trims();
     void ask_growth();
     void ask_admissions();
     void take_grown();
@@ -147,7 +156,7 @@ class Scheduler {
     void recycle(Request& request);
 
     const SchedulerSettings settings_;
-    const std::uint32_t sequence_tokens_max_;  // that fit the context and the pool
+    const std::uint32_t sequence_tokens_max_;
     const std::uint32_t slot_count_;
     EngineStats& stats_;
     std::unique_ptr<PrefixCache> cache_;

@@ -21,6 +21,7 @@ void Scheduler::ask_cache(bool sending) {
     must_grow_ = 0;
     admitting_.clear();
     ask_releases();
+    ask_trims();
     if (sending) {
         ask_growth();
         must_grow_ = growing_.size();
@@ -66,17 +67,43 @@ void Scheduler::ask_releases() {
     }
 }
 
+// What no row of a submitted or later step reads goes back. Rows stand at `written` and after, and
+// not before the last token that is known, whatever becomes of a draft; those of a draft model
+// may be one token behind.
+void Scheduler::ask_trims() {
+    if (!settings_.window.bounded()) return;
+    for (Request* request : running_) {
+        const std::uint32_t ahead = std::min(request->written, request->length() - 1);
+        const std::uint32_t position = ahead - std::min(ahead, 1u);
+        const std::uint32_t begin = request->unread_end;
+        const std::uint32_t end = settings_.window.unread_end(position);
+        if (end <= begin) continue;
+        request->unread_end = end;
+        ask_.trim.push_back({request->lease, position});
+        plan_->trims.push_back({request->slot, begin, end});
+    }
+}
+
+// A page at a time while a sequence decodes. Its prompt had all of its pages from the start, unless
+// the window bounds what it holds: then those of the next step.
 void Scheduler::ask_growth() {
     for (Request* request : running_) {
-        if (!wants_row(*request) || request->planned < request->capacity) continue;
-        ask_.grow.push_back({request->lease, 1});
+        if (!wants_row(*request)) continue;
+        const std::uint32_t ahead =
+            settings_.window.bounded()
+                ? std::min(request->remaining(), settings_.tokens_per_step_max)
+                : 1;
+        if (request->planned + ahead <= request->capacity) continue;
+        const std::uint32_t pages =
+            pages_for(request->planned + ahead) - request->capacity / model::kPageTokens;
+        ask_.grow.push_back({request->lease, pages});
         growing_.push_back(request);
     }
 }
 
 void Scheduler::ask_admissions() {
     if (waiting_.count() == 0 || free_slots_.empty()) return;
-    if (!ask_.release.empty() || running_.empty()) admission_blocked_ = false;
+    if (!ask_.release.empty() || !ask_.trim.empty() || running_.empty()) admission_blocked_ = false;
     if (admission_blocked_) return;
     const auto blocked = [this](const Request& request) {
         const bool stopped = reason_to_stop(request).has_value();
@@ -95,7 +122,8 @@ void Scheduler::ask_admissions() {
                               .growth_tokens = growth,
                               .salt = request->submit.cache_salt,
                               .shared_tokens = request->submit.shared_tokens,
-                              .keep_free = keep_free});
+                              .keep_free = keep_free,
+                              .pages_max = settings_.pages_per_sequence_max()});
     }
 }
 
@@ -148,6 +176,8 @@ void Scheduler::start_running(Request& request, const CacheStepDone::Admitted& a
     request.planned = admitted.cached_tokens;
     request.written = admitted.cached_tokens;
     request.published_pages = admitted.cached_tokens / model::kPageTokens;
+    request.unread_end = std::max(settings_.window.unread_end(admitted.cached_tokens),
+                                  settings_.window.first_unread_page());
     if (!request.ever_planned) {
         request.ever_planned = true;
         request.cached_tokens = admitted.cached_tokens;

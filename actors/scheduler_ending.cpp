@@ -147,7 +147,7 @@ void Scheduler::start_afresh() {
     leaving_.clear();
     in_flight_.clear();
     next_step_ = 0;
-    cache_ = std::make_unique<PrefixCache>(settings_.pages_total);
+    cache_ = std::make_unique<PrefixCache>(settings_.pages_total, settings_.window);
     cache_counted_ = {};
     by_slot_.assign(slot_count_, nullptr);
     free_slots_.clear();

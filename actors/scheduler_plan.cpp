@@ -63,7 +63,9 @@ void Scheduler::plan_prompts() {
     shares_.assign(prompts_.size(), 0);
     for (const std::uint32_t at_most : {share, left}) {
         for (std::size_t i = 0; i < prompts_.size() && left > 0; ++i) {
-            const std::uint32_t wanted = prompts_[i]->remaining() - shares_[i];
+            const Request& prompt = *prompts_[i];
+            const std::uint32_t room = prompt.capacity - prompt.planned;
+            const std::uint32_t wanted = std::min(prompt.remaining(), room) - shares_[i];
             const std::uint32_t more = std::min({wanted, at_most, left});
             shares_[i] += more;
             left -= more;

@@ -82,6 +82,8 @@ void add_gauges(Families& f, const actors::EngineStats& s) {
             number(s.kv_pages_leased.get()));
     f.gauge("troupe_kv_pages_cached", "Pages kept for their prefix, held by no live request.",
             number(s.kv_pages_cached.get()));
+    f.gauge("troupe_kv_bytes_per_token", "Keys, values and scales of a token in all layers.",
+            number(s.kv_bytes_per_token.get()));
 }
 
 void add_counters(Families& f, const actors::EngineStats& s) {

@@ -64,6 +64,7 @@ class SchedulerScript {
         : backend(std::move(options)), stats(backend.info().slots_max), executor(backend) {
         wanted.describe(backend.info());
         wanted.end_tokens = {kEndToken};
+        sequence_tokens_max = wanted.sequence_tokens_max();
         scheduler.emplace(std::move(wanted), stats);
     }
 
@@ -138,13 +139,11 @@ class SchedulerScript {
     // What an undisturbed model answers to the request, its end token left out.
     [[nodiscard]] Tokens expected(RequestId id) const {
         const Submit& s = asked.at(id);
-        const std::size_t room =
-            std::min(backend.info().context_length, backend.info().pages_total * 16) -
-            s.prompt.size();
+        const std::size_t room = sequence_tokens_max - s.prompt.size();
         const std::size_t count =
             s.params.max_tokens < 0 ? room : std::min<std::size_t>(room, s.params.max_tokens);
         Tokens answer = FakeBackend::oracle(s.prompt, s.params, s.answer_index, count,
-                                            backend.info().vocabulary_size);
+                                            backend.info().vocabulary_size, backend.info().window);
         if (!answer.empty() && answer.back() == kEndToken) answer.pop_back();
         return answer;
     }
@@ -159,6 +158,7 @@ class SchedulerScript {
     EngineStats stats;
     Executor executor;
     std::optional<Scheduler> scheduler;
+    std::size_t sequence_tokens_max = 0;
     SchedulerOutput output;
     std::vector<model::StepPlan> plans;  // all that were sent
     std::map<RequestId, Submit> asked;

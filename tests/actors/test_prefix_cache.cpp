@@ -1,77 +1,19 @@
-// The prefix cache as scripted conversations: every step is followed by check_integrity().
+// The prefix cache as scripted conversations.
 #include <catch2/catch.hpp>
-#include <numeric>
 #include <set>
 #include <vector>
 
-#include "actors/prefix_cache.hpp"
 #include "runtime/base/random.hpp"
+#include "tests/actors/prefix_cache_script.hpp"
 
 namespace troupe::actors {
 namespace {
-
-using Refusal = CacheStepDone::Refusal;
-using Tokens = std::vector<model::TokenId>;
-
-Tokens text(std::size_t length, model::TokenId first = 0) {
-    Tokens tokens(length);
-    std::iota(tokens.begin(), tokens.end(), first);
-    return tokens;
-}
-
-Tokens joined(Tokens a, const Tokens& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-}
 
 std::uint64_t same_hash(PageTokens) {
     return 7;
 }
 
-class Script {
- public:
-    explicit Script(std::uint32_t pages, PageHash hash = hash_page) : cache(pages, hash) {}
-
-    CacheStepDone::Admitted admit(const Tokens& tokens, CacheStep::Admit ask = {}) {
-        CacheStep step;
-        ask.tokens = tokens;
-        step.admit.push_back(ask);
-        return run(step).admitted.at(0);
-    }
-    void publish(LeaseId lease, const Tokens& written) {
-        CacheStep step;
-        step.publish.push_back({lease, written});
-        run(step);
-    }
-    void release(LeaseId lease) {
-        CacheStep step;
-        step.release.push_back(lease);
-        run(step);
-    }
-    std::uint32_t grow(LeaseId lease, std::uint32_t pages) {
-        CacheStep step;
-        step.grow.push_back({lease, pages});
-        return run(step).grown.at(0);
-    }
-    // Admits, computes and publishes; gives the lease.
-    LeaseId compute(const Tokens& tokens, CacheStep::Admit ask = {}) {
-        const auto admitted = admit(tokens, ask);
-        REQUIRE(admitted.refusal == Refusal::none);
-        publish(admitted.lease, tokens);
-        return admitted.lease;
-    }
-    void compute_and_release(const Tokens& tokens, CacheStep::Admit ask = {}) {
-        release(compute(tokens, ask));
-    }
-    const CacheStepDone& run(const CacheStep& step) {
-        cache.step(step, done);
-        REQUIRE(cache.check_integrity() == "");
-        return done;
-    }
-
-    PrefixCache cache;
-    CacheStepDone done;
-};
+using Script = CacheScript;
 
 TEST_CASE("a finished request's pages serve the next one with that prefix", "[actors][cache]") {
     Script s(8);

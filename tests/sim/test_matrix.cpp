@@ -49,6 +49,12 @@ struct Circumstances {
     }
 };
 
+// How the server was started.
+struct Cache {
+    cpu::KvType kv_type = cpu::KvType::f16;
+    model::AttentionWindow window{};
+};
+
 constexpr std::uint32_t kPromptTokens = 70;
 constexpr std::int32_t kAnswerTokens = 40;
 
@@ -87,8 +93,8 @@ model::DecodingParams sampled() {
 // Steps the scheduler and the executor's core by turns, on one thread.
 class Engine {
  public:
-    Engine(const model::GgufFile& file, const Circumstances& c)
-        : backend_(test::make_backend(file, options(c))),
+    Engine(const model::GgufFile& file, const Cache& cache, const Circumstances& c)
+        : backend_(test::make_backend(file, options(cache, c))),
           stats_(backend_->info().slots_max),
           executor_(*backend_),
           scheduler_(settings(c), stats_) {}
@@ -130,8 +136,10 @@ class Engine {
     [[nodiscard]] std::uint64_t hit_tokens() const { return stats_.prefix_hit_tokens_total.get(); }
 
  private:
-    static cpu::CpuOptions options(const Circumstances& c) {
+    static cpu::CpuOptions options(const Cache& cache, const Circumstances& c) {
         cpu::CpuOptions options = test::small_options();
+        options.kv_type = cache.kv_type;
+        options.window = cache.window;
         options.context_length_max = 512;
         options.threads = c.neighbours ? 2 : 1;
         options.tokens_per_step_max = c.chunked ? 13 : 256;
@@ -141,7 +149,8 @@ class Engine {
         SchedulerSettings settings;
         settings.describe(backend_->info());
         settings.end_tokens = {2};
-        if (c.preempted) settings.pages_total = 18;  // two and a half of the requests
+        // Two and a half of the requests; with a window they take less.
+        if (c.preempted) settings.pages_total = settings.window.bounded() ? 11 : 18;
         return settings;
     }
 
@@ -177,9 +186,10 @@ class Engine {
 };
 
 // The answers of the three siblings; without siblings the first alone.
-std::vector<Answer> answers_under(const model::GgufFile& file, const Circumstances& c,
-                                  const model::DecodingParams& params, std::uint32_t first = 0) {
-    Engine engine(file, c);
+std::vector<Answer> answers_under(const model::GgufFile& file, const Cache& cache,
+                                  const Circumstances& c, const model::DecodingParams& params,
+                                  std::uint32_t first = 0) {
+    Engine engine(file, cache, c);
     const Tokens prompt = prompt_of(kPromptTokens, 0);
     if (c.hit) {
         engine.submit(prompt, greedy());
@@ -207,12 +217,12 @@ std::vector<Answer> answers_under(const model::GgufFile& file, const Circumstanc
     return answers;
 }
 
-void check_matrix(const model::DecodingParams& params) {
+void check_matrix(const model::DecodingParams& params, const Cache& cache = {}) {
     const model::GgufFile* file = test::stories_gguf();
     if (file == nullptr) return;
     std::vector<Answer> alone;
     for (std::uint32_t i = 0; i < 3; ++i)
-        alone.push_back(answers_under(*file, {}, params, i).front());
+        alone.push_back(answers_under(*file, cache, {}, params, i).front());
     REQUIRE(alone[0].tokens.size() == kAnswerTokens);
     CHECK((alone[0] == alone[1]) == (params.temperature == 0));
     for (unsigned mask = 1; mask < 32; ++mask) {
@@ -222,7 +232,7 @@ void check_matrix(const model::DecodingParams& params) {
                               .neighbours = (mask & 8U) != 0,
                               .siblings = (mask & 16U) != 0};
         INFO(c.describe());
-        const std::vector<Answer> answers = answers_under(*file, c, params);
+        const std::vector<Answer> answers = answers_under(*file, cache, c, params);
         for (std::size_t i = 0; i < answers.size(); ++i)
             CHECK(answers[i] == alone[i]);
     }
@@ -236,4 +246,12 @@ TEST_CASE("a greedy answer is the same under all circumstances", "[sim][matrix]"
 
 TEST_CASE("a sampled answer is the same under all circumstances", "[sim][matrix]") {
     check_matrix(sampled());
+}
+
+TEST_CASE("so it is with every form of the KV cache", "[sim][matrix]") {
+    check_matrix(sampled(), {.kv_type = GENERATE(cpu::KvType::int8, cpu::KvType::int4)});
+}
+
+TEST_CASE("so it is with a window that leaves most of the prompt behind", "[sim][matrix]") {
+    check_matrix(sampled(), {.kv_type = cpu::KvType::int8, .window = {.tokens = 24, .sinks = 4}});
 }

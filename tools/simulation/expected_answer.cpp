@@ -23,7 +23,7 @@ std::optional<std::size_t> ending(const std::string& text, const std::vector<std
 }  // namespace
 
 ExpectedAnswer expected_answer(const actors::Submit& submit, std::uint32_t sequence_tokens_max,
-                               std::int32_t vocabulary_size) {
+                               std::int32_t vocabulary_size, model::AttentionWindow window) {
     ExpectedAnswer expected;
     if (submit.prefill_only) return expected;
     const model::DecodingParams& params = submit.params;
@@ -32,8 +32,8 @@ ExpectedAnswer expected_answer(const actors::Submit& submit, std::uint32_t seque
         params.max_tokens < 0 ? room : std::min(room, static_cast<std::size_t>(params.max_tokens));
     const LetterTokenizer tokenizer;
     std::string text;
-    for (const model::TokenId token :
-         FakeBackend::oracle(submit.prompt, params, submit.answer_index, count, vocabulary_size)) {
+    for (const model::TokenId token : FakeBackend::oracle(
+             submit.prompt, params, submit.answer_index, count, vocabulary_size, window)) {
         const bool may_end = static_cast<std::int64_t>(expected.tokens.size()) >= params.min_tokens;
         const bool is_stop = std::ranges::count(params.stop_token_ids, token) > 0;
         if (token == kEndToken || (may_end && is_stop)) {

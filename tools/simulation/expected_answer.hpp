@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "model/attention_window.hpp"
 
 namespace troupe::simulation {
 
@@ -18,6 +19,7 @@ struct ExpectedAnswer {
 // `sequence_tokens_max`: what context and pool allow for prompt and answer together.
 [[nodiscard]] ExpectedAnswer expected_answer(const actors::Submit& submit,
                                              std::uint32_t sequence_tokens_max,
-                                             std::int32_t vocabulary_size);
+                                             std::int32_t vocabulary_size,
+                                             model::AttentionWindow window);
 
 }  // namespace troupe::simulation

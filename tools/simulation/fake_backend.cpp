@@ -15,6 +15,12 @@ std::uint64_t mixed(std::uint64_t a, std::uint64_t b) {
     return mix_bits(a * 0x9e3779b97f4a7c15u + b + 1);
 }
 
+// The first position of the window of a query at `position`, sinks left out.
+std::uint32_t window_begin(const model::AttentionWindow& window, std::uint32_t position) {
+    if (!window.bounded() || position < window.tokens) return std::min(window.sinks, position + 1);
+    return std::max(position + 1 - window.tokens, window.sinks);
+}
+
 std::uint64_t after(std::uint64_t digest_before, TokenId token) {
     return mixed(digest_before, static_cast<std::uint64_t>(token));
 }
@@ -58,6 +64,7 @@ FakeBackend::FakeBackend(FakeBackendOptions options)
     info_.slots_max = options_.slots_max;
     info_.pages_total = options_.pages_total;
     info_.tokens_per_step_max = options_.tokens_per_step_max;
+    info_.window = options_.window;
 }
 
 void FakeBackend::submit(const model::StepPlan& plan) {
@@ -99,11 +106,21 @@ void FakeBackend::compute(const model::StepPlan& plan, model::StepResult& result
     }
 }
 
+void FakeBackend::trim(const model::PageTrim& trim) {
+    Slot& slot = slots_.at(trim.slot);
+    expect(slot.open && trim.end <= slot.pages.size(), "pages are trimmed that a slot never had");
+    for (std::uint32_t i = trim.begin; i < trim.end; ++i)
+        --page_slots_.at(std::exchange(slot.pages.at(i), model::kNoPage));
+}
+
 void FakeBackend::open_and_grant(const model::StepPlan& plan) {
+    for (const model::PageTrim& trimmed : plan.trims)
+        trim(trimmed);
     for (const model::SlotId id : plan.closes) {
         expect(slots_.at(id).open, "a closed slot is closed");
-        for (const model::PageId page : slots_.at(id).pages)
-            --page_slots_.at(page);
+        for (const model::PageId page : slots_.at(id).pages) {
+            if (page != model::kNoPage) --page_slots_.at(page);
+        }
         slots_.at(id) = Slot{};
     }
     for (const model::SlotOpen& open : plan.opens) {
@@ -122,7 +139,7 @@ void FakeBackend::open_and_grant(const model::StepPlan& plan) {
     for (const model::PageGrant& grant : plan.grants) {
         expect(slots_.at(grant.slot).open, "a closed slot is granted a page");
         slots_.at(grant.slot).pages.push_back(grant.page);
-        ++page_slots_.at(grant.page);
+        if (grant.page != model::kNoPage) ++page_slots_.at(grant.page);
     }
     for (const model::PageCopy& copy : plan.copies) {
         std::copy_n(pages_.at(copy.from).begin(), copy.tokens, pages_.at(copy.to).begin());
@@ -168,13 +185,22 @@ void FakeBackend::write(Slot& slot, std::uint32_t position, TokenId token) {
         return;
     }
     const model::PageId page = slot.pages[position / kPageTokens];
+    if (page == model::kNoPage) {
+        expect(false, "a page is written that was given back");
+        return;
+    }
     expect(page_slots_.at(page) == 1, "a page is written that another slot reads");
     const std::uint64_t before = position == 0 ? 0 : digest(slot, position - 1);
     pages_.at(page)[position % kPageTokens] = after(before, token);
 }
 
-std::uint64_t FakeBackend::digest(const Slot& slot, std::uint32_t position) const {
-    return pages_.at(slot.pages.at(position / kPageTokens))[position % kPageTokens];
+std::uint64_t FakeBackend::digest(const Slot& slot, std::uint32_t position) {
+    const model::PageId page = slot.pages.at(position / kPageTokens);
+    if (page == model::kNoPage) {
+        expect(false, "a page is read that was given back");
+        return 0;
+    }
+    return pages_.at(page)[position % kPageTokens];
 }
 
 TokenId FakeBackend::draw(const Slot& slot, std::uint32_t position) {
@@ -183,8 +209,10 @@ TokenId FakeBackend::draw(const Slot& slot, std::uint32_t position) {
                  .answer_index = slot.answer_index,
                  .answer_count = position + 1 - slot.prompt_length,
                  .position = position};
-    for (std::uint32_t i = 0; i <= position; ++i)
-        in.seen += digest(slot, i);
+    const std::uint32_t begin = window_begin(options_.window, position);
+    for (std::uint32_t i = 0; i <= position; ++i) {
+        if (i < options_.window.sinks || i >= begin) in.seen += digest(slot, i);
+    }
     if (slot.params.penalised()) {
         for (const TokenId token : slot.fed)
             in.history += after(1, token);
@@ -201,12 +229,16 @@ void FakeBackend::expect(bool rule, const char* what) {
 std::vector<TokenId> FakeBackend::oracle(std::span<const TokenId> prompt,
                                          const model::DecodingParams& params,
                                          std::uint32_t answer_index, std::size_t count,
-                                         std::int32_t vocabulary_size) {
-    std::uint64_t digest = 0;
+                                         std::int32_t vocabulary_size,
+                                         model::AttentionWindow window) {
+    std::vector<std::uint64_t> digests;
     DrawInput in{.answer_index = answer_index};
     const auto read = [&](TokenId token) {
-        digest = after(digest, token);
-        in.seen += digest;
+        digests.push_back(after(digests.empty() ? 0 : digests.back(), token));
+        in.seen += digests.back();
+        const auto position = static_cast<std::uint32_t>(digests.size() - 1);
+        const bool leaves = window.bounded() && position >= window.tokens + window.sinks;
+        if (leaves) in.seen -= digests[position - window.tokens];
         if (params.penalised()) in.history += after(1, token);
     };
     for (const TokenId token : prompt)

@@ -28,6 +28,7 @@ struct FakeBackendOptions {
     std::uint32_t slots_max = 8;
     std::uint32_t pages_total = 64;
     std::uint32_t tokens_per_step_max = 128;
+    model::AttentionWindow window{};  // of at least two tokens, if any
 
     // What a step costs.
     std::int64_t step_ns = 1'000'000;
@@ -63,7 +64,8 @@ class FakeBackend final : public model::Backend {
                                                             const model::DecodingParams& params,
                                                             std::uint32_t answer_index,
                                                             std::size_t count,
-                                                            std::int32_t vocabulary_size);
+                                                            std::int32_t vocabulary_size,
+                                                            model::AttentionWindow window = {});
 
  private:
     struct Slot {
@@ -83,10 +85,11 @@ class FakeBackend final : public model::Backend {
 
     void compute(const model::StepPlan& plan, model::StepResult& result);
     void open_and_grant(const model::StepPlan& plan);
+    void trim(const model::PageTrim& trim);
     void run_sequence(const model::StepPlan& plan, const model::SequenceStep& step,
                       model::StepResult& result);
     void write(Slot& slot, std::uint32_t position, model::TokenId token);
-    [[nodiscard]] std::uint64_t digest(const Slot& slot, std::uint32_t position) const;
+    [[nodiscard]] std::uint64_t digest(const Slot& slot, std::uint32_t position);
     [[nodiscard]] model::TokenId draw(const Slot& slot, std::uint32_t position);
     void expect(bool rule, const char* what);
 

@@ -230,8 +230,8 @@ void FakeClients::end(Sent& sent) {
 }
 
 void FakeClients::judge(const Sent& sent, const actors::Finished& event) {
-    const ExpectedAnswer expected =
-        expected_answer(sent.submit, server_.sequence_tokens_max, server_.vocabulary_size);
+    const ExpectedAnswer expected = expected_answer(sent.submit, server_.sequence_tokens_max,
+                                                    server_.vocabulary_size, server_.window);
     if (event.usage.prompt_tokens != sent.submit.prompt.size()) fail(event.request, "wrong usage");
     if (event.usage.generated_tokens < sent.heard.size() ||
         event.usage.generated_tokens > sent.heard.size() + 1) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "model/attention_window.hpp"
 #include "runtime/address.hpp"
 #include "runtime/mailbox.hpp"
 #include "runtime/sim.hpp"
@@ -21,6 +22,7 @@ namespace troupe::simulation {
 struct ServerFacts {
     std::uint32_t sequence_tokens_max = 0;
     std::int32_t vocabulary_size = 0;
+    model::AttentionWindow window;
     bool closing = false;  // shutdown was asked for, or the engine has given up
 };
 

@@ -34,8 +34,10 @@ class World {
           backend_(make_backend()) {
         const model::BackendInfo& info = backend_->info();
         server_.vocabulary_size = info.vocabulary_size;
-        server_.sequence_tokens_max =
-            std::min(info.context_length, info.pages_total * model::kPageTokens);
+        server_.window = info.window;
+        actors::SchedulerSettings described;
+        described.describe(info);
+        server_.sequence_tokens_max = described.sequence_tokens_max();
         std::vector<runtime::Address<actors::HubMessage>> hubs;
         for (std::uint32_t hub = 0; hub < kHubs; ++hub) {
             runtime::SimLane& lane = simulation_.add_lane("io-" + std::to_string(hub));
@@ -80,6 +82,10 @@ class World {
         options.pages_total = static_cast<std::uint32_t>(tiny ? random.between(6, 14) : 200);
         options.tokens_per_step_max = static_cast<std::uint32_t>(random.between(8, 128));
         options.row_ns = random.between(0, 200'000);
+        if (random.chance(0.4)) {
+            options.window = {static_cast<std::uint32_t>(random.between(2, 60)),
+                              static_cast<std::uint32_t>(random.between(0, 40))};
+        }
         options.spend = [this](std::int64_t ns) {
             executor_lane_.block_for(runtime::Duration(ns));
         };
