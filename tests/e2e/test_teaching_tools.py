@@ -125,7 +125,7 @@ def test_perplexity_windows_stand_alone(tmp_path):
     whole = result("perplexity", "--model", "toy", "--file", str(file))
     assert whole["tokens"] == 6
     assert result("perplexity", "--model", "toy", "--file", "-", stdin=text) == whole
-    cut = result("perplexity", "--model", "toy", "--file", str(file), "--window", "3")
+    cut = result("perplexity", "--model", "toy", "--file", str(file), "--context", "3")
     first, second = (result("perplexity", "--model", "toy", "--text", part)
                      for part in ("the cat sat", "on the mat"))
     assert cut["tokens"] == 4  # a last window of one token has nothing to score
@@ -153,7 +153,7 @@ def test_perplexity_says_what_is_wrong(tmp_path):
     assert_fails(run(*toy, "--max-context", "4", "--text", "the cat " * 4), 2, "7 tokens", "4")
     assert run(*toy).returncode == 2
     assert run(*toy, "--text", "the cat", "--file", "x").returncode == 2
-    assert run(*toy, "--text", "the cat", "--window", "1").returncode == 2
+    assert run(*toy, "--text", "the cat", "--context", "1").returncode == 2
 
 
 LLAMA3_8B = ("--layers", "32", "--kv-heads", "8", "--head-dim", "128")

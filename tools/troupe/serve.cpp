@@ -72,7 +72,10 @@ std::string facts_json(const model::BackendInfo& info) {
                             {"arithmetic", info.arithmetic},
                             {"vocabulary_size", info.vocabulary_size},
                             {"weight_bytes", info.weight_bytes},
-                            {"kv_bytes_per_token", info.kv_bytes_per_token}});
+                            {"kv_type", info.kv_type},
+                            {"kv_bytes_per_token", info.kv_bytes_per_token},
+                            {"window", info.window.tokens},
+                            {"sinks", info.window.sinks}});
 }
 
 // Everything that runs, from the first thread to the last. Members are destroyed in reverse order,
@@ -194,12 +197,17 @@ class Service {
     }
 
     void announce(const model::BackendInfo& info, runtime::Duration took) const {
-        log::info("{}: {} ({}), context {}, KV cache for {} tokens ({:.0f} MB), loaded in {:.2f} s",
-                  served_->id, info.kind, info.arithmetic, info.context_length,
-                  info.pages_total * model::kPageTokens,
-                  static_cast<double>(info.pages_total) * model::kPageTokens *
-                      static_cast<double>(info.kv_bytes_per_token) / 1e6,
-                  std::chrono::duration<double>(took).count());
+        log::info(
+            "{}: {} ({}), context {}{}, KV cache in {} for {} tokens ({:.0f} MB), loaded in "
+            "{:.2f} s",
+            served_->id, info.kind, info.arithmetic, info.context_length,
+            info.window.bounded() ? fmt::format(" (a window of {} and {} sinks)",
+                                                info.window.tokens, info.window.sinks)
+                                  : "",
+            info.kv_type, info.pages_total * model::kPageTokens,
+            static_cast<double>(info.pages_total) * model::kPageTokens *
+                static_cast<double>(info.kv_bytes_per_token) / 1e6,
+            std::chrono::duration<double>(took).count());
         if (flags_.server.keys.empty())
             log::info(
                 "no keys are set, so only this machine can connect (--api-keys changes that)");
