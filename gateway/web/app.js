@@ -40,7 +40,9 @@ const connection = new Connection({
     onEvent: eventReceived,
 });
 
-const chat = new Chat({store, connection, settings: () => settings, onChange: chatChanged});
+const chat = new Chat({
+    store, connection, settings: () => settings, onChange: chatChanged, onAnswered: forgetOnServer,
+});
 
 const thread = new ThreadView({
     scroller: $("scroller"), list: $("messages"), welcome: $("welcome"), jump: $("jump"),
@@ -161,11 +163,20 @@ function serverError(error) {
     status.notice(detail ? `${text} ${detail}` : text);
 }
 
+function withKey() {
+    return connection.key ? {Authorization: `Bearer ${connection.key}`} : {};
+}
+
+// The server kept the answer for the case that the connection broke; now the browser has it.
+function forgetOnServer(responseId) {
+    fetch(`/v1/responses/${responseId}`, {method: "DELETE", headers: withKey()}).catch(() => {
+        // Then the server forgets it when its time comes.
+    });
+}
+
 async function loadModel() {
-    const key = connection.key;
-    const headers = key ? {Authorization: `Bearer ${key}`} : {};
     try {
-        const answer = await fetch("/v1/models", {headers});
+        const answer = await fetch("/v1/models", {headers: withKey()});
         const [model] = (await answer.json()).data;
         $("model").textContent = model.id;
         $("model").hidden = false;

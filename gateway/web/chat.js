@@ -21,9 +21,10 @@ function endsResponse(event, owner) {
 
 export class Chat {
     // settings() gives the current settings; onChange(conversation, answer before, answer after)
-    // follows every change, with answers only where one changed.
-    constructor({store, connection, settings, onChange}) {
-        Object.assign(this, {store, connection, settings, onChange});
+    // follows every change, with answers only where one changed; onAnswered(responseId) tells that
+    // the page has all of an answer.
+    constructor({store, connection, settings, onChange, onAnswered}) {
+        Object.assign(this, {store, connection, settings, onChange, onAnswered});
         this.conversations = new Map();
         this.lanes = new Lanes();
         this.resuming = [];  // {conversationId, answerId} of answers to ask for once connected
@@ -31,7 +32,9 @@ export class Chat {
 
     load(conversations) {
         for (const stored of conversations) {
-            this.conversations.set(stored.id, reduce(stored, {type: "restored"}));
+            const conversation = reduce(stored, {type: "reopened"});
+            this.conversations.set(stored.id, conversation);
+            this.resumeLater(conversation);
         }
     }
 
@@ -128,26 +131,39 @@ export class Chat {
         if (event.type !== "error") owner.created = true;
         const {conversationId, answerId} = owner;
         this.apply(conversationId, {type: "wire", answerId, event, now: Date.now()});
-        if (endsResponse(event, owner)) this.lanes.release(event.stream_id);
+        if (!endsResponse(event, owner)) return;
+        this.lanes.release(event.stream_id);
+        if (event.response?.id) this.onAnswered(event.response.id);
     }
 
     disconnected() {
         for (const {conversationId, answerId} of this.lanes.releaseAll()) {
             this.apply(conversationId, {type: "lost", answerId});
-            const answer = liveMessage(this.conversations.get(conversationId) ?? {messages: []});
-            if (answer?.phase === "resuming") this.resuming.push({conversationId, answerId});
+            this.resumeLater(this.conversations.get(conversationId));
         }
     }
 
-    // Asks for the answers that a lost connection cut off: the text so far, then what follows.
+    resumeLater(conversation) {
+        const answer = conversation && liveMessage(conversation);
+        if (answer?.phase !== "resuming") return;
+        this.resuming.push({conversationId: conversation.id, answerId: answer.id});
+    }
+
+    // Asks for the answers that a lost connection or a reload cut off: the text so far, then what
+    // follows. Those beyond the lanes wait for the next time.
     connected() {
         for (const owner of this.resuming.splice(0)) {
             const conversation = this.conversations.get(owner.conversationId);
             const answer = conversation && liveMessage(conversation);
             if (answer?.id !== owner.answerId) continue;
+            const lane = this.lanes.claim(owner);
+            if (lane === null) {
+                this.resuming.push(owner);
+                continue;
+            }
             this.connection.send({
                 type: "troupe:response.resume", response_id: answer.responseId, mode: "snapshot",
-                stream_id: this.lanes.claim(owner),
+                stream_id: lane,
             });
         }
     }

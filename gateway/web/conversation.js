@@ -11,9 +11,10 @@
 //   stopped      the reader stopped it, or the server did (reason says why)
 //   failed       the server reported an error (error)
 //   lost         the connection broke, and the server has the answer no more
-//   interrupted  the page was closed or reloaded meanwhile
+//   interrupted  the page was closed or reloaded before the answer had a name to ask for
 // Two more live phases: "stopping", the cancel was sent and its terminal event has not come yet;
-// "resuming", the connection broke and the server goes on writing until the page is back.
+// "resuming", the connection broke or the page was reloaded, and the server goes on writing for a
+// while.
 
 const livePhases = new Set(["sending", "queued", "reading", "writing", "stopping", "resuming"]);
 const titleLength = 60;
@@ -192,6 +193,13 @@ function changeAnswer(conversation, id, change) {
     return {...conversation, messages};
 }
 
+function endLive(conversation, phaseOf) {
+    const messages = conversation.messages.map((message) => {
+        return isLive(message) ? {...message, phase: phaseOf(message)} : message;
+    });
+    return {...conversation, messages};
+}
+
 function truncateAt(conversation, messageId, ...appended) {
     const end = conversation.messages.findIndex((message) => message.id === messageId);
     const kept = end < 0 ? conversation.messages : conversation.messages.slice(0, end);
@@ -241,11 +249,11 @@ const handlers = {
         () => ({phase: "failed", error: action.error})),
 
     // Read back from the store by a page that was not the one writing.
-    restored: (conversation) => ({
-        ...conversation,
-        messages: conversation.messages.map((message) => {
-            return isLive(message) ? {...message, phase: "interrupted"} : message;
-        }),
+    restored: (conversation) => endLive(conversation, () => "interrupted"),
+
+    // Read back by a page that has just been opened: what was being written can be asked for.
+    reopened: (conversation) => endLive(conversation, ({responseId}) => {
+        return responseId === null ? "interrupted" : "resuming";
     }),
 
     // {title}

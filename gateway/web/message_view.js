@@ -24,7 +24,7 @@ function waitingText(message) {
     }
     if (message.phase === "reading") return "Reading the conversation";
     if (message.phase === "stopping") return "Stopping";
-    if (message.phase === "resuming") return "Connection lost, the answer goes on once it is back";
+    if (message.phase === "resuming") return "Waiting for the connection to go on";
     return "Sending";
 }
 
@@ -43,8 +43,8 @@ function endNote(message) {
     case "lost":
         return {
             kind: "warning", action: "regenerate",
-            text: "Connection lost, and the server has this answer no more. What had arrived is " +
-                "kept.",
+            text: "The connection was lost, and the server has this answer no more. What had " +
+                "arrived is kept.",
         };
     case "interrupted":
         return {

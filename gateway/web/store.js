@@ -1,5 +1,5 @@
-// Conversations in the browser's IndexedDB; the server keeps nothing of them (store: false).
-// Saves are at most one a second per conversation, unless asked for at once. Other tabs of the same
+// Conversations in the browser's IndexedDB; the server keeps an answer only until the page has all
+// of it. Saves are at most one a second per conversation, unless asked for at once. Other tabs of the same
 // page are told about every change.
 
 const databaseName = "troupe";

@@ -11,8 +11,8 @@ response.create on the WebSocket with a scripted answer chosen by a word in the 
     forget  as drop, and the server knows nothing afterwards
 
 Anything else gets a short showcase of markdown. After `drop` new connections are refused for
---down seconds, and the answer goes on for who resumes it. With --key a client must offer that key
-as a subprotocol.
+--down seconds. An answer that a closed socket cut off goes on for who resumes it. With --key a
+client must offer that key as a subprotocol.
 """
 
 import argparse
@@ -290,7 +290,7 @@ async def play_refuse(answer):
                        "The prompt has 9001 tokens, the model takes 8192.")
 
 
-async def play_forget(answer):
+async def play_drop(answer):
     await answer.begin()
     await answer.open_item()
     await answer.write("The line goes dead in", 0.01)
@@ -299,9 +299,9 @@ async def play_forget(answer):
     answer.socket.transport_of_request.abort()
 
 
-async def play_drop(answer):
-    answer.socket.app_state["resumable"][answer.id] = answer
-    await play_forget(answer)
+async def play_forget(answer):
+    answer.socket.app_state["resumable"].clear()
+    await play_drop(answer)
 
 
 async def resume(socket, event):
@@ -336,6 +336,7 @@ def script_for(create):
 async def run_answer(answer, lane):
     async with lane["lock"]:
         lane["answer"] = answer
+        answer.socket.app_state["resumable"][answer.id] = answer
         await script_for(answer.create)(answer)
         if answer.cancelled.is_set():
             await answer.end("response.incomplete", "cancelled")
@@ -384,6 +385,11 @@ async def responses(request):
     return socket
 
 
+async def forget(request):
+    request.app["state"]["forgotten"].append(request.match_info["id"])
+    return web.json_response({"deleted": True})
+
+
 async def models(request):
     key = request.app["state"]["key"]
     if key and request.headers.get("Authorization") != f"Bearer {key}":
@@ -421,11 +427,12 @@ def make_app(key="", down_s=4.0):
     mimetypes.add_type("text/javascript", ".js")
     mimetypes.add_type("font/woff2", ".woff2")
     app = web.Application()
-    app["state"] = {"key": key, "down_s": down_s, "down_until": 0.0, "resumable": {}}
+    app["state"] = {"key": key, "down_s": down_s, "down_until": 0.0, "resumable": {}, "forgotten": []}
     app["vendor"] = vendor_files()
     app.add_routes([
         web.get("/", index), web.get("/assets/{name:.+}", asset),
         web.get("/v1/models", models), web.get("/v1/responses", responses),
+        web.delete("/v1/responses/{id}", forget),
     ])
     return app
 

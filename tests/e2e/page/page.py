@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 WAIT_S = 60
-LIVE = ("sending", "queued", "reading", "writing", "stopping")
+LIVE = ("sending", "queued", "reading", "writing", "stopping", "resuming")
 
 
 def make_driver():

@@ -270,6 +270,8 @@ class Conversation(PageCase):
         resumed = self.play(*cut, so_far, self.delta("!"), end)
         self.assertEqual((resumed["phase"], resumed["text"]), ("done", "xyz!"))
         self.assertEqual(self.play(*cut, end)["text"], "x")
+        self.assertEqual(self.play(self.CREATED, "reopened")["phase"], "resuming")
+        self.assertEqual(self.play("reopened")["phase"], "interrupted")
         self.assertEqual(self.play(self.CREATED, "restored")["phase"], "interrupted")
 
     def test_history_leaves_out_answers_of_which_nothing_came(self):
