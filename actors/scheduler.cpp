@@ -160,6 +160,8 @@ void Scheduler::apply(Request& request, const model::StepPlan& plan,
     const model::SequenceStep& step = plan.sequences[index];
     const model::SequenceResult& result = results.sequences[index];
     TROUPE_ASSERT(request.in_flight > 0 && result.slot == step.slot);
+    TROUPE_ASSERT(result.sampled_count + (result.failed ? 1 : 0) <= std::max(step.sample_count, 1u),
+                  "a row that failed has no draw");
     const std::uint32_t rows = model::rows_that_count(plan, step, results, result);
     --request.in_flight;
     request.unread_draws -= step.sample_count;

@@ -11,25 +11,42 @@ constexpr double kShareOfBoth = 0.1;  // likewise, in speed and shape each
 constexpr double kOutlier = 4.0;      // a step this far off was disturbed: clipped
 constexpr double kRowShare = 0.01;    // of the step, for one more row, where nothing is known
 
+constexpr std::uint64_t kStepsRemembered = 64;  // for each time that a number of rows was seen
+constexpr std::uint64_t kSeenOften = 8;         // at most so many count
+
 }  // namespace
 
 void StepCost::observe(std::uint32_t rows, bool model_drafted, std::int64_t compute_ns) {
     if (compute_ns <= 0 || rows == 0) return;
     const auto spent = static_cast<double>(compute_ns);
     if (speed_ns_ == 0) speed_ns_ = spent;
+    ++steps_;
     const std::size_t number = class_of(rows) + (model_drafted ? kClasses : 0);
     Point& point = (model_drafted ? drafted_ : plain_)[class_of(rows)];
     if (point.rows == 0) {
-        point = {static_cast<double>(rows), spent / speed_ns_};
+        point = {.rows = static_cast<double>(rows), .shape = spent / speed_ns_};
     } else {
         const double expected = speed_ns_ * of(rows, model_drafted);
         const double off = std::clamp(spent / expected, 1 / kOutlier, kOutlier) - 1;
         const bool same = number == latest_class_;
         speed_ns_ *= 1 + (same ? kShareAlone : kShareOfBoth) * off;
-        if (!same) point.shape *= 1 + kShareOfBoth * off;
+        const double share = std::max(kShareOfBoth, 1 / (1 + static_cast<double>(point.seen)));
+        if (!same) point.shape *= 1 + share * off;
         point.rows += (static_cast<double>(rows) - point.rows) * kShareOfBoth;
     }
+    ++point.seen;
+    point.seen_last = steps_;
     latest_class_ = number;
+    if (steps_ % kStepsRemembered == 0) forget_the_old();
+}
+
+void StepCost::forget_the_old() {
+    for (Curve* curve : {&plain_, &drafted_}) {
+        for (Point& point : *curve) {
+            const std::uint64_t kept = kStepsRemembered * std::min(point.seen, kSeenOften);
+            if (steps_ - point.seen_last > kept) point = {};
+        }
+    }
 }
 
 double StepCost::of(std::uint32_t rows, bool model_drafted) const {

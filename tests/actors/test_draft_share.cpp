@@ -36,6 +36,16 @@ TEST_CASE("a machine that becomes slower does so for all numbers of rows", "[act
     REQUIRE(cost.of(8, false) / cost.of(1, false) == Approx(before).epsilon(0.2));
 }
 
+TEST_CASE("a step that was disturbed does not make drafts look dear for ever", "[actors][drafts]") {
+    StepCost cost;
+    cost.observe(1, false, 1'000'000);
+    cost.observe(4, false, 9'000'000);
+    REQUIRE(cost.of(4, false) / cost.of(1, false) > 3);
+    for (int i = 0; i < 200; ++i)
+        cost.observe(1, false, 1'000'000);
+    REQUIRE(cost.of(4, false) / cost.of(1, false) < 1.1);
+}
+
 TEST_CASE("before anything is known another row seems cheap", "[actors][drafts]") {
     StepCost cost;
     REQUIRE(cost.of(4, false) == cost.of(1, false));

@@ -11,6 +11,7 @@
 
 #include "actors/executor.hpp"
 #include "actors/scheduler.hpp"
+#include "model/drafting_backend.hpp"
 #include "runtime/clock.hpp"
 #include "tests/cpu/backend_fixture.hpp"
 
@@ -35,6 +36,7 @@ struct Circumstances {
     bool preempted = false;   // too few pages for all: somebody is preempted, again and again
     bool neighbours = false;  // others run in every step
     bool siblings = false;    // it is one of n = 3
+    bool drafted = false;     // prompt lookup guesses, and the model drafts for itself
 
     [[nodiscard]] std::string describe() const {
         std::string text;
@@ -42,7 +44,8 @@ struct Circumstances {
                                        {chunked, " chunked"},
                                        {preempted, " preempted"},
                                        {neighbours, " neighbours"},
-                                       {siblings, " siblings"}}) {
+                                       {siblings, " siblings"},
+                                       {drafted, " drafted"}}) {
             if (on) text += name;
         }
         return text.empty() ? "alone" : text;
@@ -94,7 +97,8 @@ model::DecodingParams sampled() {
 class Engine {
  public:
     Engine(const model::GgufFile& file, const Cache& cache, const Circumstances& c)
-        : backend_(test::make_backend(file, options(cache, c))),
+        : backend_(make_backend(file, cache, c)),
+          drafted_(c.drafted),
           stats_(backend_->info().slots_max),
           executor_(*backend_),
           scheduler_(settings(c), stats_) {}
@@ -120,6 +124,8 @@ class Engine {
             output_.run.reset();
             if (executor_.outstanding() > 0) {
                 messages_.push_back(executor_.wait());
+                // What costs nothing is worth a draft in every step.
+                if (drafted_) std::get<StepDone>(messages_.back()).result->compute_ns = 0;
             } else if (scheduler_.live_count() == 0) {
                 return;
             }
@@ -134,6 +140,9 @@ class Engine {
     }
     [[nodiscard]] std::uint64_t preemptions() const { return stats_.preemptions_total.get(); }
     [[nodiscard]] std::uint64_t hit_tokens() const { return stats_.prefix_hit_tokens_total.get(); }
+    [[nodiscard]] std::uint64_t accepted_tokens() const {
+        return stats_.accepted_tokens_total.get();
+    }
 
  private:
     static cpu::CpuOptions options(const Cache& cache, const Circumstances& c) {
@@ -145,10 +154,22 @@ class Engine {
         options.tokens_per_step_max = c.chunked ? 13 : 256;
         return options;
     }
+    static std::unique_ptr<model::Backend> make_backend(const model::GgufFile& file,
+                                                        const Cache& cache,
+                                                        const Circumstances& c) {
+        cpu::CpuOptions wanted = options(cache, c);
+        auto target = test::make_backend(file, wanted);
+        if (!c.drafted) return target;
+        wanted.kv_pages = target->info().pages_total;
+        wanted.tokens_per_step_max += wanted.slots_max;
+        return std::make_unique<model::DraftingBackend>(std::move(target),
+                                                        test::make_backend(file, wanted));
+    }
     SchedulerSettings settings(const Circumstances& c) const {
         SchedulerSettings settings;
         settings.describe(backend_->info());
         settings.end_tokens = {2};
+        settings.speculation.lookup = c.drafted;
         // Two and a half of the requests; with a window they take less.
         if (c.preempted) settings.pages_total = settings.window.bounded() ? 11 : 18;
         return settings;
@@ -176,6 +197,7 @@ class Engine {
 
     runtime::VirtualClock clock_;
     std::unique_ptr<model::Backend> backend_;
+    const bool drafted_;
     EngineStats stats_;
     Executor executor_;
     Scheduler scheduler_;
@@ -210,6 +232,7 @@ std::vector<Answer> answers_under(const model::GgufFile& file, const Cache& cach
     }
     engine.run();
     if (c.preempted) CHECK(engine.preemptions() > 0);
+    CHECK((engine.accepted_tokens() > 0) == c.drafted);
     if (c.hit) CHECK(engine.hit_tokens() >= kPromptTokens / 16 * 16);
     std::vector<Answer> answers;
     for (const RequestId id : looked_at)
@@ -225,12 +248,13 @@ void check_matrix(const model::DecodingParams& params, const Cache& cache = {}) 
         alone.push_back(answers_under(*file, cache, {}, params, i).front());
     REQUIRE(alone[0].tokens.size() == kAnswerTokens);
     CHECK((alone[0] == alone[1]) == (params.temperature == 0));
-    for (unsigned mask = 1; mask < 32; ++mask) {
+    for (unsigned mask = 1; mask < 64; ++mask) {
         const Circumstances c{.hit = (mask & 1U) != 0,
                               .chunked = (mask & 2U) != 0,
                               .preempted = (mask & 4U) != 0,
                               .neighbours = (mask & 8U) != 0,
-                              .siblings = (mask & 16U) != 0};
+                              .siblings = (mask & 16U) != 0,
+                              .drafted = (mask & 32U) != 0};
         INFO(c.describe());
         const std::vector<Answer> answers = answers_under(*file, cache, c, params);
         for (std::size_t i = 0; i < answers.size(); ++i)
