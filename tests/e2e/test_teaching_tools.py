@@ -145,6 +145,33 @@ def test_perplexity_equals_the_reference(arithmetic, tolerance):
     assert answer["loss"] == pytest.approx(expected["mean_nll"], abs=tolerance)
 
 
+def test_perplexity_compares_with_float32_on_the_toy_model():
+    text = "the cat sat on the mat"
+    alone = result("perplexity", "--model", "toy", "--text", text)
+    both = result("perplexity", "--model", "toy", "--text", text, "--compare", "--window", "4")
+    assert "float32" not in alone
+    assert both["float32"] == {"loss": both["loss"], "kl_divergence": 0, "same_best": 1,
+                               "largest_difference": 0}
+
+
+@needs_model
+@needs_alice
+def test_perplexity_compares_with_float32(tmp_path):
+    file = tmp_path / "text.txt"
+    file.write_text(ALICE.read_text()[:800])
+    flags = ("perplexity", "--model", MODEL, "--file", str(file), "--window", "128")
+    both = result(*flags, "--compare", timeout=900)
+    distance = both["float32"]
+    assert both["loss"] == result(*flags, timeout=900)["loss"]
+    exact = result(*flags, "--arithmetic", "float32", "--compare", timeout=900)
+    assert distance["loss"] == exact["loss"] == exact["float32"]["loss"]
+    assert exact["float32"]["kl_divergence"] == pytest.approx(0, abs=1e-12)
+    assert exact["float32"]["same_best"] == 1 and exact["float32"]["largest_difference"] == 0
+    assert 1e-5 < distance["kl_divergence"] < 0.003
+    assert 0.95 < distance["same_best"] <= 1
+    assert 0.01 < distance["largest_difference"] < 2
+
+
 def test_perplexity_says_what_is_wrong(tmp_path):
     toy = ("perplexity", "--model", "toy")
     assert_fails(run(*toy, "--file", str(tmp_path / "none.txt")), 1, "none.txt")

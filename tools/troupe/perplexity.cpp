@@ -1,4 +1,6 @@
 // troupe perplexity: how well a model predicts a text; exp of the mean of -ln p over its tokens.
+// With
+// --compare, also how far the chosen arithmetic is from float32 on this text.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 
 #include "model/math.hpp"
 #include "tools/troupe/command.hpp"
+#include "tools/troupe/fidelity.hpp"
 #include "tools/troupe/model_loading.hpp"
 #include "tools/troupe/score_rows.hpp"
 
@@ -27,6 +30,7 @@ struct PerplexityFlags {
     std::string file;
     std::string text;
     std::uint32_t context = 512;
+    bool compare = false;
     bool all_forms = false;
     bool as_json = false;
 };
@@ -36,6 +40,13 @@ struct Loss {
     std::uint64_t tokens = 0;
 
     [[nodiscard]] double mean() const { return sum / static_cast<double>(tokens); }
+};
+
+// Of a text: with the arithmetic asked for, and, where that is compared, with float32.
+struct TextLoss {
+    Loss loss;
+    Loss float32;
+    Fidelity fidelity;
 };
 
 Result<std::string> read_text(const PerplexityFlags& flags) {
@@ -55,39 +66,54 @@ Result<std::string> read_text(const PerplexityFlags& flags) {
 
 // -ln of the probability that the softmax of `scores` gives to `id`.
 double surprise(std::span<const float> scores, model::TokenId id) {
-    const double max = *std::max_element(scores.begin(), scores.end());
-    double sum = 0;
-    for (const float score : scores)
-        sum += model::math::exp(score - max);
-    return max + model::math::log(sum) - scores[static_cast<std::size_t>(id)];
+    return log_sum_exp(scores) - scores[static_cast<std::size_t>(id)];
 }
 
-// One stretch from an empty cache: all its tokens but the first, which nothing precedes.
-Result<Loss> stretch_loss(model::Backend& backend, std::span<const model::TokenId> stretch) {
+// One stretch from an empty cache: all its tokens but the first, which nothing precedes. `on_row`
+// is called for each row that is scored.
+Result<> add_stretch(model::Backend& backend, std::span<const model::TokenId> stretch, Loss& loss,
+                     const RowFunction& on_row) {
     const auto scored = static_cast<std::uint32_t>(stretch.size() - 1);
-    Loss loss{0, scored};
     const auto add = [&](std::uint32_t position, std::span<const float> scores) {
         loss.sum += surprise(scores, stretch[position + 1]);
+        ++loss.tokens;
+        on_row(position, scores);
     };
-    if (auto done = score_rows(backend, stretch.first(scored), scored, add); !done)
-        return done.error();
-    return loss;
+    return score_rows(backend, stretch.first(scored), scored, add);
+}
+
+// Both arithmetics on one stretch; float32 goes first and its scores are kept meanwhile.
+Result<> compare_stretch(model::Backend& backend, model::Backend& exact,
+                         std::span<const model::TokenId> stretch, TextLoss& total) {
+    std::vector<float> kept;  // [scored][vocabulary]
+    const auto keep = [&](std::uint32_t, std::span<const float> scores) {
+        kept.insert(kept.end(), scores.begin(), scores.end());
+    };
+    if (auto done = add_stretch(exact, stretch, total.float32, keep); !done) return done;
+    const auto compare = [&](std::uint32_t position, std::span<const float> scores) {
+        const auto reference =
+            std::span<const float>(kept).subspan(position * scores.size(), scores.size());
+        total.fidelity.add(row_distance(reference, scores));
+    };
+    return add_stretch(backend, stretch, total.loss, compare);
 }
 
 // Stretches [0, C), [C, 2C), ... of the text; a last one of a single token has nothing to score.
-Result<Loss> text_loss(model::Backend& backend, std::span<const model::TokenId> tokens,
-                       std::uint32_t context) {
+// `exact` is null where nothing is compared.
+Result<TextLoss> text_loss(model::Backend& backend, model::Backend* exact,
+                           std::span<const model::TokenId> tokens, std::uint32_t context) {
     const bool person = isatty(STDERR_FILENO) != 0;
-    Loss total;
+    TextLoss total;
     for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += context) {
         const std::size_t length = std::min<std::size_t>(context, tokens.size() - begin);
-        const auto loss = stretch_loss(backend, tokens.subspan(begin, length));
-        if (!loss) return loss.error();
-        total.sum += loss->sum;
-        total.tokens += loss->tokens;
+        const auto part = tokens.subspan(begin, length);
+        const auto done = exact != nullptr
+                              ? compare_stretch(backend, *exact, part, total)
+                              : add_stretch(backend, part, total.loss, [](auto, auto) {});
+        if (!done) return done.error();
         if (person)
             fmt::print(stderr, "\r{} of {} tokens, loss {:.4f}", begin + length, tokens.size(),
-                       total.mean());
+                       total.loss.mean());
     }
     if (person) fmt::print(stderr, "\r\033[K");
     return total;
@@ -97,35 +123,56 @@ Result<Loss> text_loss(model::Backend& backend, std::span<const model::TokenId> 
 struct Price {
     std::string kv_type;
     std::uint64_t kv_bytes_per_token = 0;
-    Loss loss;
+    TextLoss text;
 
-    [[nodiscard]] double perplexity() const { return model::math::exp(loss.mean()); }
+    [[nodiscard]] double perplexity() const { return model::math::exp(text.loss.mean()); }
 };
 
-Result<Price> measure(const LoadedModel& loaded, const BackendFlags& flags,
-                      std::span<const model::TokenId> tokens, std::uint32_t context) {
-    const auto backend = make_backend(loaded, flags);
+Result<Price> measure(const LoadedModel& loaded, const PerplexityFlags& flags,
+                      const BackendFlags& backend_flags, std::span<const model::TokenId> tokens) {
+    const auto backend = make_backend(loaded, backend_flags);
     if (!backend) return backend.error();
-    const auto loss = text_loss(**backend, tokens, context);
-    if (!loss) return loss.error();
+    std::unique_ptr<model::Backend> exact;
+    if (flags.compare) {
+        BackendFlags exact_flags = backend_flags;
+        exact_flags.arithmetic = "float32";
+        auto made = make_backend(loaded, exact_flags);
+        if (!made) return made.error();
+        exact = std::move(*made);
+    }
+    auto text = text_loss(**backend, exact.get(), tokens, flags.context);
+    if (!text) return text.error();
     const model::BackendInfo& info = (*backend)->info();
-    Price price{info.kv_type, info.kv_bytes_per_token, *loss};
+    Price price{info.kv_type, info.kv_bytes_per_token, std::move(*text)};
     if (!std::isfinite(price.perplexity()))
         return Error{ErrorKind::internal, "the model gave scores that are not finite"};
     return price;
 }
 
-int print_price(const Price& price, bool as_json) {
-    if (as_json) {
-        const boost::json::object out{{"loss", price.loss.mean()},
-                                      {"perplexity", price.perplexity()},
-                                      {"tokens", price.loss.tokens}};
-        std::printf("%s\n", boost::json::serialize(out).c_str());
-    } else {
-        fmt::print("mean loss {:.4f}, perplexity {:.3f} over {} tokens\n", price.loss.mean(),
-                   price.perplexity(), price.loss.tokens);
+void print_text(const Price& price) {
+    const TextLoss& text = price.text;
+    fmt::print("mean loss {:.4f}, perplexity {:.3f} over {} tokens\n", text.loss.mean(),
+               price.perplexity(), text.loss.tokens);
+    if (text.fidelity.rows == 0) return;
+    fmt::print(
+        "float32: mean loss {:.4f}; KL(float32 || this) {:.6f}, same best token {:.2f} %, largest "
+        "difference of a score {:.2f} standard deviations\n",
+        text.float32.mean(), text.fidelity.mean_divergence(), 100 * text.fidelity.same_best_share(),
+        text.fidelity.largest_difference);
+}
+
+void print_json(const Price& price) {
+    const TextLoss& text = price.text;
+    boost::json::object out{{"loss", text.loss.mean()},
+                            {"perplexity", price.perplexity()},
+                            {"tokens", text.loss.tokens}};
+    if (text.fidelity.rows != 0) {
+        out["float32"] = {{"loss", text.float32.mean()},
+                          {"kl_divergence", text.fidelity.mean_divergence()},
+                          {"same_best", text.fidelity.same_best_share()},
+                          {"largest_difference", text.fidelity.largest_difference}};
     }
-    return exit_ok;
+    std::printf("%s\n", boost::json::serialize(out).c_str());
 }
 
 // Every form of the cache by turns; the differences are to f16.
@@ -135,7 +182,7 @@ int compare_forms(const PerplexityFlags& flags, const LoadedModel& loaded,
     for (const char* form : {"f16", "f32", "int8", "int4"}) {
         BackendFlags backend = flags.backend;
         backend.kv_type = form;
-        auto price = measure(loaded, backend, tokens, flags.context);
+        auto price = measure(loaded, flags, backend, tokens);
         if (!price) return report(price.error());
         prices.push_back(std::move(*price));
     }
@@ -146,11 +193,11 @@ int compare_forms(const PerplexityFlags& flags, const LoadedModel& loaded,
         for (const Price& price : prices)
             forms.push_back(boost::json::object{{"kv", price.kv_type},
                                                 {"kv_bytes_per_token", price.kv_bytes_per_token},
-                                                {"loss", price.loss.mean()},
+                                                {"loss", price.text.loss.mean()},
                                                 {"perplexity", price.perplexity()},
                                                 {"percent", percent(price)}});
         const boost::json::object out{{"forms", std::move(forms)},
-                                      {"tokens", prices.front().loss.tokens}};
+                                      {"tokens", prices.front().text.loss.tokens}};
         std::printf("%s\n", boost::json::serialize(out).c_str());
         return exit_ok;
     }
@@ -176,8 +223,10 @@ int perplexity(const PerplexityFlags& flags) {
             return report(invalid_input("the toy has no KV cache: leave --kv-forms out"));
         return compare_forms(flags, *loaded, tokens);
     }
-    const auto price = measure(*loaded, flags.backend, tokens, flags.context);
-    return price ? print_price(*price, flags.as_json) : report(price.error());
+    const auto price = measure(*loaded, flags, flags.backend, tokens);
+    if (!price) return report(price.error());
+    flags.as_json ? print_json(*price) : print_text(*price);
+    return exit_ok;
 }
 
 }  // namespace
@@ -196,8 +245,13 @@ void add_perplexity(CLI::App& app, Run& run) {
                      "tokens that are computed together, each stretch without those before it")
         ->check(CLI::Range(2U, 1U << 20))
         ->capture_default_str();
-    command->add_flag("--kv-forms", flags->all_forms,
-                      "measure with every form of the KV cache, and what each costs");
+    auto* forms = command->add_flag("--kv-forms", flags->all_forms,
+                                    "measure with every form of the KV cache, and what each costs");
+    command
+        ->add_flag("--compare", flags->compare,
+                   "compute the text in float32 as well and say how far --arithmetic is from "
+                   "that (keeps 4 bytes a token of a stretch and entry of the vocabulary)")
+        ->excludes(forms);
     command->add_flag("--json", flags->as_json, "print one JSON object");
     command->callback([flags, &run] { run = [flags] { return perplexity(*flags); }; });
 }
