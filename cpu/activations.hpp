@@ -39,6 +39,7 @@ struct FloatBuffer {
 struct Activations {
     FloatBuffer floats;
     AlignedBuffer block_memory;
+    AlignedBuffer outlier_memory;
     QuantizedRows quantized;
 
     // Takes address space for both forms; the one that no consumer reads is never touched. There
@@ -52,18 +53,16 @@ struct Activations {
         Result<AlignedBuffer> blocks =
             AlignedBuffer::allocate(quantized_blocks(rows, columns) * sizeof(ActivationBlock));
         if (!blocks) return blocks.error();
+        Result<AlignedBuffer> outliers =
+            AlignedBuffer::allocate(outlier_blocks(rows, columns) * sizeof(OutlierBlock));
+        if (!outliers) return outliers.error();
         a.block_memory = std::move(*blocks);
-        a.quantized = {reinterpret_cast<ActivationBlock*>(a.block_memory.data()), columns};
+        a.outlier_memory = std::move(*outliers);
+        a.quantized = {reinterpret_cast<ActivationBlock*>(a.block_memory.data()),
+                       reinterpret_cast<OutlierBlock*>(a.outlier_memory.data()), columns};
         return a;
     }
 };
-
-// Columns [column_begin, column_begin + columns) of the 16-row tile that holds `row`, as rows of
-// their own: address row % tile_rows of the result. Both numbers are multiples of 32.
-[[nodiscard]] inline QuantizedRows tile_columns(const QuantizedRows& rows, std::size_t row,
-                                                std::size_t column_begin, std::size_t columns) {
-    return {rows.tile(row) + column_begin / block_columns * tile_rows, columns};
-}
 
 // Panels [begin, end) of a matrix as a matrix of their own.
 [[nodiscard]] inline PackedMatrix panels_of(const PackedMatrix& w, std::size_t begin,

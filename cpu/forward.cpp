@@ -21,7 +21,7 @@ bool is_quantised(PanelFormat format) {
 
 // Rows [begin, ...) as rows from 0; `begin` is a whole number of tiles.
 QuantizedRows rows_from(const QuantizedRows& rows, std::size_t begin) {
-    return {rows.tile(begin), rows.columns};
+    return rows.tile(begin, 0, rows.columns);
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void Forward::attention_block(std::uint32_t layer, const RowBatch& batch) {
     const PackedLayer& weights = model_.layers()[layer];
     const std::uint32_t rows = batch.rows();
     const float* const k = qkv_.data() + hp_.query_length();
-    normalise(weights.attention_norm, weights.qkv.format, rows);
+    normalise(weights.attention_norm, weights.qkv, rows);
     tap("attn-norm", layer, normed_.floats.data(), rows, hp_.embedding_length,
         normed_.floats.stride);
     multiply(weights.qkv, normed_, rows, qkv_.data(), qkv_.stride, Accumulate::store);
@@ -127,7 +127,7 @@ void Forward::attention_block(std::uint32_t layer, const RowBatch& batch) {
 // x += W_down (silu(W_gate norm(x)) * (W_up norm(x)))
 void Forward::ffn_block(std::uint32_t layer, std::uint32_t rows) {
     const PackedLayer& weights = model_.layers()[layer];
-    normalise(weights.ffn_norm, weights.gate.format, rows);
+    normalise(weights.ffn_norm, weights.gate, rows);
     tap("ffn-norm", layer, normed_.floats.data(), rows, hp_.embedding_length,
         normed_.floats.stride);
     gate_up(weights, rows);
@@ -136,7 +136,8 @@ void Forward::ffn_block(std::uint32_t layer, std::uint32_t rows) {
 }
 
 // Norms all rows into the form that the next product reads.
-void Forward::normalise(std::span<const float> weight, PanelFormat consumer, std::uint32_t rows) {
+void Forward::normalise(std::span<const float> weight, const PackedMatrix& consumer,
+                        std::uint32_t rows) {
     for_each_range(threads_, rows, kNormRowsPerPiece,
                    [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
                        for (std::uint32_t row = begin; row < end; ++row) {
@@ -145,10 +146,12 @@ void Forward::normalise(std::span<const float> weight, PanelFormat consumer, std
                    });
 }
 
-void Forward::normalise_row(const float* x, std::span<const float> weight, PanelFormat consumer,
-                            std::uint32_t row) {
-    if (is_quantised(consumer)) {
-        kernels_.rms_norm_quantize(x, weight.data(), hp_.rms_epsilon, normed_.quantized, row);
+void Forward::normalise_row(const float* x, std::span<const float> weight,
+                            const PackedMatrix& consumer, std::uint32_t row) {
+    if (is_quantised(consumer.format)) {
+        QuantizedRows out = normed_.quantized;
+        out.outlier_ratio = consumer.outlier_ratio;
+        kernels_.rms_norm_quantize(x, weight.data(), hp_.rms_epsilon, out, row);
     } else {
         kernels_.rms_norm(x, weight.data(), weight.size(), hp_.rms_epsilon,
                           normed_.floats.row(row));
@@ -208,7 +211,8 @@ void Forward::gate_up_piece(const PackedLayer& layer, const ProductPiece& piece,
         const float* const u = scratch.up.row(i);
         if (is_quantised(layer.down.format)) {
             kernels_.silu_mul_quantize(
-                g, u, tile_columns(ffn_.quantized, row, column_begin, gate.rows), row % tile_rows);
+                g, u, ffn_.quantized.tile(row, column_begin / block_columns, gate.rows),
+                row % tile_rows);
         } else {
             kernels_.silu_mul(g, u, gate.rows, ffn_.floats.row(row) + column_begin);
         }
@@ -222,7 +226,7 @@ void Forward::score(std::span<const std::uint32_t> rows, float* out) {
     for_each_range(threads_, count, kNormRowsPerPiece,
                    [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
                        for (std::uint32_t i = begin; i < end; ++i) {
-                           normalise_row(x_.row(rows[i]), model_.output_norm(), w.format, i);
+                           normalise_row(x_.row(rows[i]), model_.output_norm(), w, i);
                        }
                    });
     tap("final-norm", 0, normed_.floats.data(), count, hp_.embedding_length, normed_.floats.stride);

@@ -88,8 +88,8 @@ class Forward {
     void ffn_block(std::uint32_t layer, std::uint32_t rows);
 
     void plan_attention(const RowBatch& batch);
-    void normalise(std::span<const float> weight, PanelFormat consumer, std::uint32_t rows);
-    void normalise_row(const float* x, std::span<const float> weight, PanelFormat consumer,
+    void normalise(std::span<const float> weight, const PackedMatrix& consumer, std::uint32_t rows);
+    void normalise_row(const float* x, std::span<const float> weight, const PackedMatrix& consumer,
                        std::uint32_t row);
     void multiply(const PackedMatrix& w, const Activations& in, std::uint32_t rows, float* out,
                   std::size_t out_stride, Accumulate mode);

@@ -140,7 +140,8 @@ void Forward::attend_piece(const KvPages& kv, const RowBatch& batch, const Atten
     const std::size_t columns = std::size_t{heads.end - heads.begin} * hp_.head_length;
     for (std::uint32_t row = row_begin; row < row_begin + item.rows; ++row) {
         kernels_.quantize(attended_.floats.row(row) + column,
-                          tile_columns(attended_.quantized, row, column, columns), row % tile_rows);
+                          attended_.quantized.tile(row, column / block_columns, columns),
+                          row % tile_rows);
     }
 }
 

@@ -175,7 +175,8 @@ Result<PackedModel> PackedModel::pack(const model::GgufFile& file, Arithmetic ar
         to.ffn_norm = norm(from.ffn_norm);
         packer.add(to.qkv, {&from.attn_q, &from.attn_k, &from.attn_v});
         packer.add(to.attention_output, {&from.attn_output});
-        // Gate and up read the same activations.
+        // Gate and up read the same activations, and are half of all weights.
+        to.gate.outlier_ratio = to.up.outlier_ratio = coarse_outlier_ratio;
         const std::array<const Matrix*, 2> gate_up{&from.ffn_gate, &from.ffn_up};
         const PanelFormat format = common_format(gate_up, arithmetic);
         packer.add(to.gate, {&from.ffn_gate}, format);

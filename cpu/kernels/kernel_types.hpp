@@ -27,8 +27,11 @@ inline constexpr std::size_t tile_rows = 16;  // rows of activations that lie to
 inline constexpr std::int32_t integer_bias_bits = 0x4B400000;
 inline constexpr float integer_bias = 12582912.0F;
 
-// 32 activations x: d = max|x| / 127, q = round_half_even(x * (127 / max|x|)), so |q| <= 127.
-// max|x| < 2^-100 gives a block of zeros; a non-finite x gives d = s = NaN with q = 0.
+// 32 activations x as int8: d = M / 127, q = round_half_even(x * (127 / M)), so |q| <= 127. M is
+// max|x|, unless exactly one x is larger than max|x| / outlier_ratio (of the rows): that one is the
+// block's outlier, kept as it is in the tile's OutlierBlock, and here q and M are those of a block
+// with 0 in its place. M < 2^-100 gives a block of zeros; a non-finite x gives d = s = NaN with q =
+// 0 and no outlier.
 struct ActivationBlock {
     std::int8_t q[block_columns];
     float d;
@@ -38,24 +41,48 @@ struct ActivationBlock {
 };
 static_assert(sizeof(ActivationBlock) == 48);
 
-// View of quantised rows, [rows / 16][columns / 32][16 rows] blocks, 64-byte aligned; the memory
-// is the caller's, quantized_blocks() long. Rows are written and read independently.
+// The outliers of 32 columns of a tile, at most one a row.
+struct OutlierBlock {
+    float x[tile_rows];
+    std::uint8_t place[tile_rows];  // 1 + its column in the block; 0: this row has none
+};
+static_assert(sizeof(OutlierBlock) == 80);
+
+// View of quantised rows, [rows / 16][columns / 32][16 rows] blocks and [rows / 16][columns / 32]
+// blocks of outliers, both 64-byte aligned; the memory is the caller's. Rows are written and read
+// independently.
 struct QuantizedRows {
     ActivationBlock* blocks = nullptr;
+    OutlierBlock* outliers = nullptr;
     std::size_t columns = 0;  // a multiple of 32
+    float outlier_ratio = usual_outlier_ratio;
 
-    [[nodiscard, gnu::always_inline]] ActivationBlock* tile(std::size_t row) const {
-        return blocks + row / tile_rows * tile_rows * (columns / block_columns);
+    [[nodiscard, gnu::always_inline]] std::size_t blocks_of_row() const {
+        return columns / block_columns;
     }
     [[nodiscard, gnu::always_inline]] ActivationBlock& block(std::size_t row,
                                                              std::size_t index) const {
-        return tile(row)[index * tile_rows + row % tile_rows];
+        return blocks[(row / tile_rows * blocks_of_row() + index) * tile_rows + row % tile_rows];
+    }
+    [[nodiscard, gnu::always_inline]] OutlierBlock& outlier(std::size_t row,
+                                                            std::size_t index) const {
+        return outliers[row / tile_rows * blocks_of_row() + index];
+    }
+
+    // The tile that holds `row` as rows 0..15, from a block on and `part_columns` wide.
+    [[nodiscard]] QuantizedRows tile(std::size_t row, std::size_t first_block,
+                                     std::size_t part_columns) const {
+        const std::size_t at = row / tile_rows * blocks_of_row() + first_block;
+        return {blocks + at * tile_rows, outliers + at, part_columns, outlier_ratio};
     }
 };
 
-// Blocks of memory for `rows` quantised rows.
+// Memory for `rows` quantised rows: blocks, with and without the 16 rows each is there for.
+[[nodiscard]] constexpr std::size_t outlier_blocks(std::size_t rows, std::size_t columns) {
+    return (rows + tile_rows - 1) / tile_rows * (columns / block_columns);
+}
 [[nodiscard]] constexpr std::size_t quantized_blocks(std::size_t rows, std::size_t columns) {
-    return (rows + tile_rows - 1) / tile_rows * tile_rows * (columns / block_columns);
+    return outlier_blocks(rows, columns) * tile_rows;
 }
 
 // View of float rows: row t at data + t * stride (stride in floats).
@@ -130,7 +157,9 @@ struct Kernels {
     //   isum = exact integer sum of (weight - offset) * q over the 32 columns
     //   acc  = fma(round(isum * d_weight), d_row, acc)
     //   acc  = fma(m_weight, s_row, acc)                        q4_1 only, after the line above
-    // where the offset is 0 for q4_1, 8 for q4_0, 128 for q8_0 as packed.
+    // where the offset is 0 for q4_1, 8 for q4_0, 128 for q8_0 as packed. Then over the row's
+    // outliers x, ascending:
+    //   acc  = fma(round((weight - offset) * d_weight + m_weight), x, acc)
     void (*matmul_quantized)(const PackedMatrix& w, const QuantizedRows& x, const MatmulPart& part);
 
     // Weights in f32 panels times float rows: acc = fma(w[r][k], x[t][k], acc), k ascending from 0.

@@ -24,6 +24,15 @@ float half_at(const std::uint8_t* data, std::size_t index) {
     return half_to_float(static_cast<std::uint16_t>(data[2 * index] | data[2 * index + 1] << 8));
 }
 
+// The value of the weight in column k of the block.
+float weight(PanelFormat format, const std::uint8_t* block, std::size_t lane, std::size_t k) {
+    const std::uint8_t* scales = block + (format == PanelFormat::q8_0 ? 512 : 256);
+    const auto n = static_cast<float>(quant(format, block, lane, k));
+    const float d = half_at(scales, lane);
+    if (format == PanelFormat::q4_1) return std::fma(d, n, half_at(scales + 32, lane));
+    return d * (n - (format == PanelFormat::q8_0 ? 128.0F : 8.0F));
+}
+
 float dot(const PackedMatrix& w, std::size_t row, const QuantizedRows& x, std::size_t t) {
     const std::size_t lane = row % panel_rows;
     const std::uint8_t* block = bytes_at(w.panel(row / panel_rows));
@@ -43,6 +52,16 @@ float dot(const PackedMatrix& w, std::size_t row, const QuantizedRows& x, std::s
         acc = std::fma(product, a.d, acc);
         if (w.format == PanelFormat::q4_1) {
             acc = std::fma(half_at(block + quant_bytes + 32, lane), a.s, acc);
+        }
+        block += panel_block_bytes(w.format);
+    }
+    block = bytes_at(w.panel(row / panel_rows));
+    for (std::size_t b = 0; b < w.columns / block_columns; ++b) {
+        const OutlierBlock& outliers = x.outlier(t, b);
+        const std::size_t place = outliers.place[t % tile_rows];
+        if (place != 0) {
+            acc =
+                std::fma(weight(w.format, block, lane, place - 1), outliers.x[t % tile_rows], acc);
         }
         block += panel_block_bytes(w.format);
     }

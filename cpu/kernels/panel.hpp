@@ -21,6 +21,11 @@ inline constexpr std::size_t block_columns = 32;
 // Missing rows of the last panel are zero.
 enum class PanelFormat : std::uint8_t { q4_1, q4_0, q8_0, f32 };
 
+// How many times larger than all others of its block an activation must be to be kept apart (see
+// ActivationBlock); powers of two. The lower, the less noise and the slower the product.
+inline constexpr float usual_outlier_ratio = 2.0F;
+inline constexpr float coarse_outlier_ratio = 4.0F;
+
 // A packed matrix; the memory is the caller's (one large buffer for all of a model keeps it in huge
 // pages), 64-byte aligned, packed_bytes() long.
 struct PackedMatrix {
@@ -28,6 +33,7 @@ struct PackedMatrix {
     std::size_t rows = 0;
     std::size_t columns = 0;
     std::byte* data = nullptr;
+    float outlier_ratio = usual_outlier_ratio;  // of the activations it is multiplied by
 
     [[nodiscard, gnu::always_inline]] std::size_t panels() const {
         return (rows + panel_rows - 1) / panel_rows;

@@ -61,6 +61,16 @@ struct Avx2Vector {
         return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
                 _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)))};
     }
+    static Avx2Vector load_quants(const std::byte* words, unsigned shift, std::uint32_t mask) {
+        const auto* at = reinterpret_cast<const __m256i*>(words);
+        const __m128i count = _mm_cvtsi32_si128(static_cast<int>(shift));
+        const __m256i wanted = _mm256_set1_epi32(static_cast<int>(mask));
+        const auto quants = [&](const __m256i* eight) {
+            const __m256i shifted = _mm256_srl_epi32(_mm256_loadu_si256(eight), count);
+            return _mm256_cvtepi32_ps(_mm256_and_si256(shifted, wanted));
+        };
+        return {quants(at), quants(at + 1)};
+    }
     void store(float* out) const {
         _mm256_storeu_ps(out, low);
         _mm256_storeu_ps(out + 8, high);
@@ -122,6 +132,22 @@ struct Avx2Vector {
         const int a = _mm256_movemask_ps(_mm256_cmp_ps(low, other.low, _CMP_EQ_OQ));
         const int b = _mm256_movemask_ps(_mm256_cmp_ps(high, other.high, _CMP_EQ_OQ));
         return static_cast<std::uint32_t>(a | (b << 8));
+    }
+
+    // All ones where |x| > limit.
+    static __m256 larger(__m256 x, __m256 limit) {
+        const __m256 magnitude = as_float(_mm256_set1_epi32(0x7FFFFFFF));
+        return _mm256_cmp_ps(_mm256_and_ps(x, magnitude), limit, _CMP_GT_OQ);
+    }
+    [[nodiscard]] std::uint32_t larger_mask(Avx2Vector other) const {
+        return Avx2Vector{larger(low, other.low), larger(high, other.high)}.sign_mask();
+    }
+    [[nodiscard]] Avx2Vector zero_where_larger(Avx2Vector other) const {
+        return {_mm256_andnot_ps(larger(low, other.low), low),
+                _mm256_andnot_ps(larger(high, other.high), high)};
+    }
+    [[nodiscard]] std::uint32_t sign_mask() const {
+        return static_cast<std::uint32_t>(_mm256_movemask_ps(low) | _mm256_movemask_ps(high) << 8);
     }
 
     [[nodiscard]] float sum() const {

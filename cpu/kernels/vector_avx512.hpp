@@ -43,6 +43,12 @@ struct Avx512Vector {
         bytes = _mm_and_si128(bytes, _mm_set1_epi8((1 << Bits) - 1));
         return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
     }
+    static Avx512Vector load_quants(const std::byte* words, unsigned shift, std::uint32_t mask) {
+        const __m128i count = _mm_cvtsi32_si128(static_cast<int>(shift));
+        const __m512i shifted = _mm512_srl_epi32(_mm512_loadu_si512(words), count);
+        return {_mm512_cvtepi32_ps(
+            _mm512_and_si512(shifted, _mm512_set1_epi32(static_cast<int>(mask))))};
+    }
     void store(float* out) const { _mm512_storeu_ps(out, v); }
     void store_partial(float* out, std::size_t count) const {
         _mm512_mask_storeu_ps(out, first(count), v);
@@ -75,6 +81,16 @@ struct Avx512Vector {
     }
     [[nodiscard]] std::uint32_t equal_mask(Avx512Vector other) const {
         return _mm512_cmp_ps_mask(v, other.v, _CMP_EQ_OQ);
+    }
+
+    [[nodiscard]] std::uint32_t larger_mask(Avx512Vector other) const {
+        return _mm512_cmp_ps_mask(_mm512_abs_ps(v), other.v, _CMP_GT_OQ);
+    }
+    [[nodiscard]] Avx512Vector zero_where_larger(Avx512Vector other) const {
+        return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(v), other.v, _CMP_NGT_UQ), v)};
+    }
+    [[nodiscard]] std::uint32_t sign_mask() const {
+        return _mm512_movepi32_mask(_mm512_castps_si512(v));
     }
 
     [[nodiscard]] float sum() const {

@@ -3,14 +3,17 @@
 // an unnamed namespace (two files compiled with different flags must never share a function) and
 // has
 //   set, load, load_partial(p, n: the rest 0), load_half, load_half_partial, load_bytes,
-//   load_bytes_partial (int8), load_bits<B>(p, n: of 16 bytes the B bits from bit n * B on), store,
-//   store_partial, store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b
-//   where one is NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x,
-//   biased): x * 2^n, where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on
-//   eight pairs; equal_mask: bit i = lanes i are equal; sum(): lanes i and i + 8, i and i + 4, i
-//   and i + 2, 0 and 1; largest(); largest_magnitude_bits(a, b): the largest of all |x| as bits (a
-//   NaN above infinity); round_to_bytes(a, b, out): 32 values, half to even, and their sum;
-//   registers: vectors a kernel may keep in registers; attention_tile, matmul_rows, matmul_panels.
+//   load_bytes_partial (int8), load_bits<B>(p, n: of 16 bytes the B bits from bit n * B on),
+//   load_quants(p, shift, mask): (word i >> shift) & mask of 16 32-bit words; store, store_partial,
+//   store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b where one is
+//   NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x, biased): x * 2^n,
+//   where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on eight pairs;
+//   equal_mask: bit i = lanes i are equal; larger_mask(x): bit i = |lane i| > lane i of x;
+//   zero_where_larger(x): those lanes 0; sign_mask: bit i = lane i has its sign bit set; sum():
+//   lanes i and i + 8, i and i + 4, i and i + 2, 0 and 1; largest(); largest_magnitude_bits(a, b):
+//   the largest of all |x| as bits (a NaN above infinity); round_to_bytes(a, b, out): 32 values,
+//   half to even, and their sum; registers: vectors a kernel may keep in registers; attention_tile,
+//   matmul_rows, matmul_panels.
 #pragma once
 
 #include <bit>
@@ -46,11 +49,31 @@ V silu_times(V gate, V up) {
     return gate / (one + exponential(V::set(0.0F) - gate)) * up;
 }
 
+inline constexpr std::uint32_t infinity_bits = 0x7F800000U;
+inline constexpr std::uint32_t smallest_bits = 0x0D800000U;  // 2^-100: 127 / max stays finite
+
+// Takes the block's outlier, if it has one, out of a and b and makes `bits`, those of max|x|, those
+// of the rest.
 template <class V>
-void quantize_block(V a, V b, ActivationBlock& out) {
-    constexpr std::uint32_t infinity_bits = 0x7F800000U;
-    constexpr std::uint32_t smallest_bits = 0x0D800000U;  // 2^-100: 127 / max stays finite
-    const std::uint32_t bits = V::largest_magnitude_bits(a, b);
+[[gnu::always_inline]] inline void take_outlier(V& a, V& b, std::uint32_t& bits, float ratio,
+                                                OutlierBlock& out, std::size_t lane) {
+    out.place[lane] = 0;
+    if (bits < smallest_bits || bits >= infinity_bits) [[unlikely]]
+        return;
+    const V limit = V::set(std::bit_cast<float>(bits) * (1.0F / ratio));
+    const std::uint32_t large = a.larger_mask(limit) | b.larger_mask(limit) << 16;
+    if ((large & (large - 1)) != 0) return;
+    const bool negative = ((a.sign_mask() | b.sign_mask() << 16) & large) != 0;
+    out.x[lane] = std::bit_cast<float>(bits | (negative ? 0x80000000U : 0U));
+    out.place[lane] = static_cast<std::uint8_t>(1 + __builtin_ctz(large));
+    a = a.zero_where_larger(limit);
+    b = b.zero_where_larger(limit);
+    bits = V::largest_magnitude_bits(a, b);
+}
+
+template <class V>
+[[gnu::always_inline]] inline void quantize_block(V a, V b, std::uint32_t bits,
+                                                  ActivationBlock& out) {
     std::int32_t sum = 0;
     if (bits >= smallest_bits && bits < infinity_bits) [[likely]] {
         const float largest = std::bit_cast<float>(bits);
@@ -71,9 +94,11 @@ void quantize_block(V a, V b, ActivationBlock& out) {
 // Quantises the row whose 16 values from column k on are value(k).
 template <class V, class Value>
 void quantize_values(const QuantizedRows& out, std::size_t row, Value value) {
-    ActivationBlock* block = &out.block(row, 0);
-    for (std::size_t k = 0; k < out.columns; k += block_columns, block += tile_rows) {
-        quantize_block<V>(value(k), value(k + 16), *block);
+    for (std::size_t index = 0; index < out.blocks_of_row(); ++index) {
+        V a = value(index * block_columns), b = value(index * block_columns + 16);
+        std::uint32_t bits = V::largest_magnitude_bits(a, b);
+        take_outlier(a, b, bits, out.outlier_ratio, out.outlier(row, index), row % tile_rows);
+        quantize_block(a, b, bits, out.block(row, index));
     }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "cpu/kernels/half.hpp"
 
@@ -53,6 +54,13 @@ struct PlainVector {
         return each([=](std::size_t i) {
             return static_cast<float>(static_cast<unsigned>(x[i]) >> (Bits * index) &
                                       ((1U << Bits) - 1));
+        });
+    }
+    static PlainVector load_quants(const std::byte* words, unsigned shift, std::uint32_t mask) {
+        return each([=](std::size_t i) {
+            std::uint32_t word;
+            std::memcpy(&word, words + 4 * i, 4);
+            return static_cast<float>((word >> shift) & mask);
         });
     }
     void store(float* out) const { store_partial(out, 16); }
@@ -106,6 +114,23 @@ struct PlainVector {
         std::uint32_t mask = 0;
         for (std::size_t i = 0; i < 16; ++i)
             mask |= std::uint32_t{lane[i] == other.lane[i]} << i;
+        return mask;
+    }
+
+    [[nodiscard]] std::uint32_t larger_mask(PlainVector other) const {
+        std::uint32_t mask = 0;
+        for (std::size_t i = 0; i < 16; ++i)
+            mask |= std::uint32_t{std::abs(lane[i]) > other.lane[i]} << i;
+        return mask;
+    }
+    [[nodiscard]] PlainVector zero_where_larger(PlainVector other) const {
+        return each(
+            [&](std::size_t i) { return std::abs(lane[i]) > other.lane[i] ? 0.0F : lane[i]; });
+    }
+    [[nodiscard]] std::uint32_t sign_mask() const {
+        std::uint32_t mask = 0;
+        for (std::size_t i = 0; i < 16; ++i)
+            mask |= std::uint32_t{std::signbit(lane[i])} << i;
         return mask;
     }
 

@@ -93,21 +93,35 @@ struct Packed {
 
 struct Quantized {
     AlignedBuffer memory;
+    AlignedBuffer outlier_memory;
     QuantizedRows rows;
 
     Quantized(std::size_t count, std::size_t columns)
         : memory(AlignedBuffer::allocate(quantized_blocks(count, columns) * sizeof(ActivationBlock))
                      .value()),
-          rows{reinterpret_cast<ActivationBlock*>(memory.data()), columns} {}
+          outlier_memory(
+              AlignedBuffer::allocate(outlier_blocks(count, columns) * sizeof(OutlierBlock))
+                  .value()),
+          rows{reinterpret_cast<ActivationBlock*>(memory.data()),
+               reinterpret_cast<OutlierBlock*>(outlier_memory.data()), columns} {}
     Quantized(const std::vector<float>& values, std::size_t columns, const Kernels& kernels)
         : Quantized(values.size() / columns, columns) {
         for (std::size_t t = 0; t < values.size() / columns; ++t) {
             kernels.quantize(values.data() + t * columns, rows, t);
         }
     }
+    // 1 + the column of the outlier in a block of row t, or 0.
+    [[nodiscard]] std::size_t place(std::size_t t, std::size_t block) const {
+        return rows.outlier(t, block).place[t % tile_rows];
+    }
+    [[nodiscard]] float outlier(std::size_t t, std::size_t block) const {
+        return place(t, block) == 0 ? 0.0F : rows.outlier(t, block).x[t % tile_rows];
+    }
     // What quantised row t stands for.
     [[nodiscard]] float value(std::size_t t, std::size_t k) const {
-        const ActivationBlock& block = rows.block(t, k / block_columns);
+        const std::size_t index = k / block_columns;
+        if (k % block_columns + 1 == place(t, index)) return outlier(t, index);
+        const ActivationBlock& block = rows.block(t, index);
         return block.d * static_cast<float>(block.q[k % block_columns]);
     }
 };

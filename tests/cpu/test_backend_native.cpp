@@ -64,8 +64,9 @@ TEST_CASE("int8 arithmetic costs no more likelihood than llama.cpp's", "[cpu][ba
     std::cout << "int8: mean NLL " << total.sum / tokens << ", float32 "
               << total.reference_sum / tokens << ", difference " << worse << "; argmax flips "
               << total.argmax_flips << ", largest gap " << total.largest_gap_flipped << "\n";
-    CHECK(worse < 0.008);
-    CHECK(total.largest_gap_flipped <= 0.5);
+    CHECK(worse < 0.004);
+    CHECK(total.argmax_flips <= 40);  // of 1,700; llama.cpp: 48
+    CHECK(total.largest_gap_flipped <= 0.8);
 }
 
 TEST_CASE("int8 greedy texts leave the float32 ones only at close calls", "[cpu][backend]") {
@@ -74,7 +75,7 @@ TEST_CASE("int8 greedy texts leave the float32 ones only at close calls", "[cpu]
     const auto backend = make_backend(*file, small_options());
     EngineDriver driver(*backend);
     const auto reference = read_json(shared_data(kFolder + "greedy.json"));
-    std::size_t whole = 0;
+    std::size_t whole = 0, to_stop = 0;  // equal in all 64 tokens; to where the answer ends
     double largest_gap = 0;
     model::SlotId slot = 0;
     for (const auto& entry : reference.at("cases").as_array()) {
@@ -85,6 +86,10 @@ TEST_CASE("int8 greedy texts leave the float32 ones only at close calls", "[cpu]
         const Tokens ids = driver.continue_greedily(slot, expected.size());
         const auto split = static_cast<std::size_t>(
             std::mismatch(ids.begin(), ids.end(), expected.begin()).first - ids.begin());
+        const auto& stops_at = entry.at("stops_at");
+        const std::size_t end =
+            stops_at.is_null() ? ids.size() : stops_at.to_number<std::size_t>() + 1;
+        if (split >= end) ++to_stop;
         if (split == ids.size()) {
             ++whole;
         } else {
@@ -95,6 +100,6 @@ TEST_CASE("int8 greedy texts leave the float32 ones only at close calls", "[cpu]
         ++slot;
     }
     std::cout << "int8: " << whole << " of " << slot << " greedy texts the same to 64 tokens, "
-              << "largest gap at a split " << largest_gap << "\n";
+              << to_stop << " to their stop, largest gap at a split " << largest_gap << "\n";
     REQUIRE(slot == 24);
 }

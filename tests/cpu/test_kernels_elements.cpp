@@ -102,6 +102,51 @@ TEST_CASE("quantised values are within half a step, and their sums are right", "
     }
 }
 
+TEST_CASE("a value that stands alone in its block is kept as it is", "[cpu][kernels]") {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const auto place_of = [](const std::vector<float>& x, const Kernels& kernels) {
+        const Quantized rows(x, 32, kernels);
+        const std::size_t place = rows.place(0, 0);
+        if (place != 0) {
+            REQUIRE(same_bits(rows.outlier(0, 0), x[place - 1]));
+            REQUIRE(rows.rows.block(0, 0).q[place - 1] == 0);
+            auto rest = x;
+            rest[place - 1] = 0.0F;
+            REQUIRE(
+                same_block(rows.rows.block(0, 0), Quantized(rest, 32, kernels).rows.block(0, 0)));
+        }
+        return place;
+    };
+    for (const Kernels* kernels : available_kernels()) {
+        CAPTURE(kernels->name);
+        std::vector<float> x(32);
+        for (std::size_t k = 0; k < 32; ++k)
+            x[k] = k % 2 == 0 ? -1.0F : 1.0F;
+        REQUIRE(place_of(x, *kernels) == 0);
+        for (const std::size_t k : {0, 15, 16, 31}) {
+            for (const float sign : {1.0F, -1.0F}) {
+                auto y = x;
+                y[k] = sign * usual_outlier_ratio;
+                REQUIRE(place_of(y, *kernels) == k + 1);
+                y[k] = sign * std::nextafter(usual_outlier_ratio, 0.0F);
+                REQUIRE(place_of(y, *kernels) == 0);
+                y[k] = sign * 1e30F;
+                REQUIRE(place_of(y, *kernels) == k + 1);
+                y[(k + 5) % 32] = 0.9e30F;  // two stand out together
+                REQUIRE(place_of(y, *kernels) == 0);
+                y[(k + 5) % 32] = infinity;
+                REQUIRE(place_of(y, *kernels) == 0);
+            }
+        }
+        std::fill(x.begin(), x.end(), 0.0F);
+        REQUIRE(place_of(x, *kernels) == 0);
+        x[7] = -3.0F;
+        REQUIRE(place_of(x, *kernels) == 8);
+        x[7] = 1e-35F;  // a block of zeros
+        REQUIRE(place_of(x, *kernels) == 0);
+    }
+}
+
 TEST_CASE("all sets quantise to the same bits, fused or not", "[cpu][kernels]") {
     Random random;
     constexpr std::size_t columns = 576, rows = 21;
@@ -139,6 +184,8 @@ TEST_CASE("all sets quantise to the same bits, fused or not", "[cpu][kernels]") 
                 for (std::size_t b = 0; b < columns / 32; ++b) {
                     CAPTURE(kernels->name, t, i, b);
                     REQUIRE(same_block(got[i]->rows.block(t, b), expected[i].rows.block(0, b)));
+                    REQUIRE(got[i]->place(t, b) == expected[i].place(0, b));
+                    REQUIRE(same_bits(got[i]->outlier(t, b), expected[i].outlier(0, b)));
                 }
             }
         }

@@ -118,6 +118,24 @@ TEST_CASE("all sets multiply quantised weights to the same bits", "[cpu][kernels
     }
 }
 
+TEST_CASE("more outliers than a list holds change nothing", "[cpu][kernels]") {
+    Random random;
+    const Shape shape{40, 1024, 150};
+    auto values = random.floats(shape.tokens * shape.columns);
+    for (std::size_t b = 0; b < values.size(); b += 32)
+        values[b + (random.below(3) == 0 ? random.below(32) : 9)] = 50.0F * random.uniform();
+    for (const WeightType type : quantized_types) {
+        const RawWeights raw(type, shape.rows, shape.columns, random);
+        const Packed w({raw.matrix}, native_panel_format(type));
+        const Quantized x(values, shape.columns, plain_kernels());
+        const auto expected = product(plain_kernels(), w, x, shape.tokens);
+        for (const Kernels* kernels : fast_kernels()) {
+            CAPTURE(kernels->name, static_cast<int>(type));
+            REQUIRE(same_bits(product(*kernels, w, x, shape.tokens), expected));
+        }
+    }
+}
+
 TEST_CASE("all sets multiply float panels to the same bits", "[cpu][kernels]") {
     Random random;
     for (std::size_t tokens = 1; tokens <= 20; ++tokens) {

@@ -1,6 +1,6 @@
 // troupe perplexity: how well a model predicts a text; exp of the mean of -ln p over its tokens.
-// With
-// --compare, also how far the chosen arithmetic is from float32 on this text.
+// With --kv-forms, for every form of the KV cache; with --compare, also how far the chosen
+// arithmetic is from float32.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,0 +1,153 @@
+// The part of a quantised product that outliers make: few columns of weights, in float32, times
+// values that were kept as they are. What rows have is sorted by column once for all panels of a
+// call: mostly many rows have theirs in the same columns, which are then expanded once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/kernels/kernel_types.hpp"
+
+namespace troupe::cpu {
+
+// The weights of one column of a panel's block, 16 rows, each rounded once.
+template <class V, PanelFormat Format>
+[[gnu::always_inline]] inline V column_weights(const std::byte* block, std::size_t column) {
+    constexpr bool bytes = Format == PanelFormat::q8_0;
+    const std::size_t group = bytes ? column / 4 : column % 16 / 4;
+    const auto shift = static_cast<unsigned>(column % 4 * 8 + (bytes || column < 16 ? 0 : 4));
+    const V quants = V::load_quants(block + group * 64, shift, bytes ? 255 : 15);
+    const auto* scales = reinterpret_cast<const std::uint16_t*>(block + (bytes ? 512 : 256));
+    const V d = V::load_half(scales);
+    if constexpr (Format == PanelFormat::q4_1) return V::fma(d, quants, V::load_half(scales + 16));
+    return d * (quants - V::set(bytes ? 128.0F : 8.0F));
+}
+
+// Calls function(lane, place) for the rows of a block that have an outlier.
+template <class Function>
+[[gnu::always_inline]] inline void for_each_place(const OutlierBlock& block, Function function) {
+    for (std::size_t half = 0; half < tile_rows; half += 8) {
+        std::uint64_t places;
+        std::memcpy(&places, block.place + half, sizeof(places));
+        while (places != 0) {
+            const auto shift = static_cast<unsigned>(__builtin_ctzll(places)) / 8 * 8;
+            function(half + shift / 8, static_cast<std::size_t>(places >> shift & 255));
+            places &= ~(std::uint64_t{255} << shift);
+        }
+    }
+}
+
+// The outliers of rows [begin, end), at most 128 of them. V is the set's vector type.
+template <class V, PanelFormat Format>
+class Outliers {
+ public:
+    Outliers(const QuantizedRows& x, std::size_t begin, std::size_t end)
+        : rows_(x), begin_(begin), end_(end) {
+        for (std::size_t b = 0; b < x.blocks_of_row(); ++b)
+            if (!add_block(b)) return;
+    }
+
+    // Continues the chains acc[end - begin][16], each by ascending column.
+    void extend(const std::byte* panel, float* acc) const {
+        for (std::size_t first = 0; first < column_count_; first += columns_at_once)
+            extend_columns(panel, first, acc);
+        for (std::size_t b = listed_blocks_; b < rows_.blocks_of_row(); ++b)
+            extend_unlisted(panel + b * panel_block_bytes(Format), b, acc);
+    }
+
+ private:
+    struct Entry {
+        float x;
+        std::uint16_t row;  // from begin_
+        std::uint16_t column;
+    };
+    struct Column {
+        std::uint32_t block_at;  // bytes into the panel
+        std::uint16_t place;
+        std::uint16_t entry_begin;
+    };
+    static constexpr std::size_t capacity = 1024;
+    static constexpr std::size_t columns_at_once = 32;
+
+    [[gnu::always_inline]] static void extend_row(V weights, float x, float* chain) {
+        V::fma(weights, V::set(x), V::load(chain)).store(chain);
+    }
+
+    // Two loops whose ends are easy to predict; a loop over each column's rows would not have that.
+    [[gnu::always_inline]] void extend_columns(const std::byte* panel, std::size_t first,
+                                               float* acc) const {
+        const bool rest = column_count_ - first <= columns_at_once;
+        const std::size_t count = rest ? column_count_ - first : columns_at_once;
+        const std::size_t end = rest ? entry_count_ : columns_[first + count].entry_begin;
+        V weights[columns_at_once];
+        for (std::size_t i = 0; i < count; ++i) {
+            const Column& column = columns_[first + i];
+            weights[i] = column_weights<V, Format>(panel + column.block_at, column.place - 1U);
+        }
+        for (std::size_t i = columns_[first].entry_begin; i < end; ++i) {
+            const Entry& entry = entries_[i];
+            extend_row(weights[entry.column % columns_at_once], entry.x,
+                       acc + entry.row * panel_rows);
+        }
+    }
+
+    // Calls function(row from begin_, place, x) for the outliers in block b.
+    template <class Function>
+    [[gnu::always_inline]] void for_each(std::size_t b, Function function) const {
+        for (std::size_t row = begin_ / tile_rows * tile_rows; row < end_; row += tile_rows) {
+            const OutlierBlock& block = rows_.outlier(row, b);
+            for_each_place(block, [&](std::size_t lane, std::size_t place) {
+                if (row + lane < begin_ || row + lane >= end_) return;
+                function(row + lane - begin_, place, block.x[lane]);
+            });
+        }
+    }
+
+    // Lists block b's, by place, behind those of the blocks before; false where there is no room.
+    bool add_block(std::size_t b) {
+        const std::size_t first = entry_count_;
+        std::size_t wanted = 0;
+        for_each(b, [&](std::size_t row, std::size_t place, float x) {
+            ++wanted;
+            if (entry_count_ == capacity) return;
+            std::size_t at = entry_count_++;
+            for (; at > first && entries_[at - 1].column > place; --at)
+                entries_[at] = entries_[at - 1];
+            entries_[at] = {x, static_cast<std::uint16_t>(row), static_cast<std::uint16_t>(place)};
+        });
+        if (first + wanted > capacity) {
+            entry_count_ = first;
+            return false;
+        }
+        listed_blocks_ = b + 1;
+        // So far an entry's column is its place; equal ones become one column.
+        std::size_t place = 0;
+        for (std::size_t i = first; i < entry_count_; ++i) {
+            if (entries_[i].column != place) {
+                place = entries_[i].column;
+                columns_[column_count_++] = {
+                    static_cast<std::uint32_t>(b * panel_block_bytes(Format)),
+                    static_cast<std::uint16_t>(place), static_cast<std::uint16_t>(i)};
+            }
+            entries_[i].column = static_cast<std::uint16_t>(column_count_ - 1);
+        }
+        return true;
+    }
+
+    // Where the list is full, which takes a row with hundreds of outliers.
+    void extend_unlisted(const std::byte* block, std::size_t b, float* acc) const {
+        for_each(b, [&](std::size_t row, std::size_t place, float x) {
+            extend_row(column_weights<V, Format>(block, place - 1), x, acc + row * panel_rows);
+        });
+    }
+
+    const QuantizedRows& rows_;
+    std::size_t begin_, end_;
+    std::size_t listed_blocks_ = 0;
+    std::size_t column_count_ = 0, entry_count_ = 0;
+    Column columns_[capacity];
+    Entry entries_[capacity];
+};
+
+}  // namespace troupe::cpu
