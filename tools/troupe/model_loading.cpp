@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "cpu/cpu_backend.hpp"
+#include "gpu/cuda_backend.hpp"
 #include "model/drafting_backend.hpp"
 #include "model/tokenizer_gguf.hpp"
 #include "model/toy_backend.hpp"
@@ -15,6 +16,9 @@
 
 namespace troupe::tools {
 namespace {
+
+// Not where the card is an emulated one: it is there for --backend cuda, which asks for it.
+constexpr bool kAutoTriesCuda = TROUPE_AUTO_TRIES_CUDA;
 
 // For files without a chat template: models that continue text rather than chat.
 constexpr std::string_view kPlainTemplate =
@@ -72,14 +76,14 @@ std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags,
     return std::make_unique<model::ToyBackend>(options);
 }
 
-Result<std::unique_ptr<model::Backend>> make_one(const LoadedModel& loaded,
-                                                 const BackendFlags& flags,
-                                                 const model::BackendInfo* draft_of) {
-    if (!loaded.file) {
-        if (flags.window != 0)
-            return invalid_input("the toy looks at the last word alone: leave --window out");
-        return make_toy_backend(flags, draft_of);
-    }
+std::vector<model::TokenId> end_tokens_of(const LoadedModel& loaded) {
+    const auto ends = loaded.tokenizer->end_tokens();
+    return {ends.begin(), ends.end()};
+}
+
+Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& loaded,
+                                                         const BackendFlags& flags,
+                                                         const model::BackendInfo* draft_of) {
     cpu::CpuOptions options;
     options.threads = flags.threads;
     options.arithmetic =
@@ -97,9 +101,48 @@ Result<std::unique_ptr<model::Backend>> make_one(const LoadedModel& loaded,
         options.context_length_max = draft_of->context_length;
         options.tokens_per_step_max += options.slots_max;
     }
-    const auto ends = loaded.tokenizer->end_tokens();
-    options.end_tokens.assign(ends.begin(), ends.end());
+    options.end_tokens = end_tokens_of(loaded);
     return cpu::make_cpu_backend(*loaded.file, options);
+}
+
+Result<std::unique_ptr<model::Backend>> make_cuda_backend(const LoadedModel& loaded,
+                                                          const BackendFlags& flags,
+                                                          const model::BackendInfo* draft_of) {
+    const bool plain_cache = flags.kv_type.empty() || flags.kv_type == "f16";
+    if (!plain_cache || flags.window != 0)
+        return Error{ErrorKind::unsupported,
+                     "the CUDA backend has a KV cache of f16 without a window: leave --kv and "
+                     "--window out, or use --backend cpu"};
+    gpu::CudaOptions options;
+    options.kv_memory_bytes = flags.kv_memory_bytes;
+    options.context_length_max = flags.context_max;
+    options.slots_max = flags.running_max;
+    options.tokens_per_step_max = flags.step_tokens_max;
+    if (draft_of != nullptr) {
+        options.kv_pages = draft_of->pages_total;
+        options.context_length_max = draft_of->context_length;
+        options.tokens_per_step_max += options.slots_max;
+    }
+    options.end_tokens = end_tokens_of(loaded);
+    return gpu::make_cuda_backend(*loaded.file, options);
+}
+
+Result<std::unique_ptr<model::Backend>> make_one(const LoadedModel& loaded,
+                                                 const BackendFlags& flags,
+                                                 const model::BackendInfo* draft_of) {
+    if (!loaded.file) {
+        if (flags.window != 0)
+            return invalid_input("the toy looks at the last word alone: leave --window out");
+        return make_toy_backend(flags, draft_of);
+    }
+    if (flags.backend == "cuda" || (flags.backend == "auto" && kAutoTriesCuda)) {
+        auto backend = make_cuda_backend(loaded, flags, draft_of);
+        const bool fall_back =
+            flags.backend == "auto" && !backend && backend.error().kind == ErrorKind::unsupported;
+        if (!fall_back) return backend;
+        log::info("{}; running on the CPU", backend.error().message);
+    }
+    return make_cpu_backend(loaded, flags, draft_of);
 }
 
 // The first id that the two vocabularies spell differently, or nullopt.
@@ -164,9 +207,6 @@ Result<void> load_draft_model(LoadedModel& loaded, const std::string& path) {
 
 Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
                                                      const BackendFlags& flags) {
-    if (flags.backend == "cuda")
-        return Error{ErrorKind::unsupported,
-                     "this build has no CUDA backend: use --backend cpu, or auto"};
     auto target = make_one(loaded, flags, nullptr);
     if (!target || !loaded.draft) return target;
     auto draft = make_one(*loaded.draft, flags, &(*target)->info());

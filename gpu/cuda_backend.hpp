@@ -1,0 +1,32 @@
+// The Backend that runs on a CUDA card: weights and KV cache in device memory. It belongs to the
+// executor's thread. A step is started in submit() and read in wait(), so that the card has the
+// next one before the host has looked at the last.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/backend.hpp"
+#include "model/gguf.hpp"
+#include "model/token.hpp"
+#include "runtime/base/result.hpp"
+
+namespace troupe::gpu {
+
+struct CudaOptions {
+    std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most what the card has left
+    std::uint32_t kv_pages = 0;            // not 0: exactly so many, whatever the line above says
+    std::uint32_t context_length_max = 0;  // 0: what the model was trained for
+    std::uint32_t slots_max = 256;
+    std::uint32_t tokens_per_step_max = 512;
+    std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
+};
+
+// `file` is read here and not needed afterwards. Errors, each saying what to change: unsupported
+// where there is no card, no driver, or none that this build can use; those of reading the model;
+// out_of_memory for weights or KV cache that the card has no room for.
+[[nodiscard]] Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile& file,
+                                                                        const CudaOptions& options);
+
+}  // namespace troupe::gpu

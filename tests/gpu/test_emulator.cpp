@@ -1,0 +1,271 @@
+// The emulator's own test: programs that are wrong, each in one way, must be seen to be wrong, and
+// the same programs put right must be right under every seed.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <csignal>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "gpu/device.cuh"
+#include "gpu/device_memory.hpp"
+#include "model/backend.hpp"
+#include "tests/gpu/emulator/emulator.hpp"
+
+using namespace troupe;
+using namespace troupe::gpu;
+
+namespace {
+
+constexpr unsigned kThreads = 64;
+constexpr std::uint64_t kSeeds = 40;
+
+struct Reverse {
+    const float* in;  // [threads]
+    float* out;       // [threads]
+    bool synchronise;
+};
+
+__global__ void reverse_kernel(const Reverse p) {
+    float* const shared = shared_memory<float>();
+    shared[threadIdx.x] = p.in[threadIdx.x];
+    if (p.synchronise) __syncthreads();
+    p.out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
+}
+
+struct Fill {
+    float* out;
+    unsigned count;
+    float value;
+};
+
+__global__ void fill_kernel(const Fill p) {
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < p.count) p.out[i] = p.value;
+}
+
+struct Add {
+    const float* in;
+    float* out;
+};
+
+__global__ void add_kernel(const Add p) {
+    p.out[threadIdx.x] = p.in[threadIdx.x] + 1;
+}
+
+__global__ void warp_sum_kernel(const Add p) {
+    p.out[threadIdx.x] = warp_sum(p.in[threadIdx.x]);
+}
+
+__global__ void half_barrier_kernel(const Add p) {
+    if (threadIdx.x < 32) __syncthreads();
+    p.out[threadIdx.x] = 0;
+}
+
+std::vector<float> ascending(std::size_t count = kThreads) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i)
+        values[i] = static_cast<float>(i);
+    return values;
+}
+
+// Starts from a device without faults, whatever the test before left behind.
+struct EmulatorFixture {
+    EmulatorFixture() { emulator::reset_device(); }
+    ~EmulatorFixture() {
+        emulator::reset_device();
+        emulator::set_seed(0);
+    }
+};
+
+std::vector<float> reversed(bool synchronise) {
+    Stream stream;
+    auto in = DeviceBuffer<float>::upload(ascending());
+    DeviceBuffer<float> out(kThreads);
+    launch(reverse_kernel, 1, kThreads, kThreads * sizeof(float), stream.get(),
+           {in.data(), out.data(), synchronise});
+    stream.synchronise();
+    return out.download();
+}
+
+// A copy on one stream, a kernel that reads it on another.
+std::vector<float> copied_and_added(bool wait_for_copy) {
+    Stream copies;
+    Stream compute;
+    Event copied;
+    PinnedBuffer<float> source(kThreads);
+    for (std::size_t i = 0; i < kThreads; ++i)
+        source[i] = static_cast<float>(i);
+    DeviceBuffer<float> in(kThreads);
+    DeviceBuffer<float> out(kThreads);
+    CUDA_CHECK(cudaMemcpyAsync(in.data(), source.data(), kThreads * sizeof(float),
+                               cudaMemcpyHostToDevice, copies.get()));
+    copied.record(copies);
+    if (wait_for_copy) compute.wait(copied);
+    launch(add_kernel, 1, kThreads, 0, compute.get(), {in.data(), out.data()});
+    compute.synchronise();
+    copies.synchronise();
+    return out.download();
+}
+
+bool any_nan(const std::vector<float>& values) {
+    return std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); });
+}
+
+void expect_fault(const std::string& what, const std::function<void()>& program) {
+    CHECK_THROWS_AS(program(), model::BackendError);
+    CHECK_THAT(emulator::fault(), Catch::Contains(what));
+    CHECK(cudaDeviceSynchronize() != cudaSuccess);
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(EmulatorFixture, "a missing __syncthreads shows, whatever the order of threads",
+                 "[gpu][emulator]") {
+    std::vector<float> expected = ascending();
+    std::reverse(expected.begin(), expected.end());
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+        emulator::set_seed(seed);
+        CHECK(reversed(true) == expected);
+        CHECK(any_nan(reversed(false)));
+    }
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a missing wait for an event shows under some seed",
+                 "[gpu][emulator]") {
+    std::vector<float> expected = ascending();
+    for (float& value : expected)
+        value += 1;
+    int wrong = 0;
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+        emulator::set_seed(seed);
+        CHECK(copied_and_added(true) == expected);
+        wrong += copied_and_added(false) != expected ? 1 : 0;
+    }
+    CHECK(wrong > 0);
+    CHECK(wrong < static_cast<int>(kSeeds));  // the seed really decides
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a pinned buffer that is changed too early shows under some seed",
+                 "[gpu][emulator]") {
+    int changed = 0;
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+        emulator::set_seed(seed);
+        Stream stream;
+        PinnedBuffer<float> source(1);
+        source[0] = 1;
+        DeviceBuffer<float> target(1);
+        CUDA_CHECK(cudaMemcpyAsync(target.data(), source.data(), sizeof(float),
+                                   cudaMemcpyHostToDevice, stream.get()));
+        source[0] = 2;
+        stream.synchronise();
+        changed += target.download()[0] == 2 ? 1 : 0;
+    }
+    CHECK(changed > 0);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "memory that nobody has written holds NaNs", "[gpu][emulator]") {
+    DeviceBuffer<float> fresh(kThreads);
+    const std::vector<float> values = fresh.download();
+    CHECK(std::all_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }));
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a store past an allocation is a fault that stays",
+                 "[gpu][emulator]") {
+    constexpr unsigned kCount = 60;  // of 64 that an allocation's steps leave
+    const unsigned stores = GENERATE(61U, 64U, 65U, 5000U);  // to the margin, onto the guard page
+    expect_fault(stores <= 64 ? "past an allocation" : "not its to touch", [stores] {
+        Stream stream;
+        DeviceBuffer<float> out(kCount);
+        launch(fill_kernel, 100, kThreads, 0, stream.get(), {out.data(), stores, 1.0F});
+        stream.synchronise();
+    });
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "memory that was given back is a fault to touch",
+                 "[gpu][emulator]") {
+    expect_fault("not its to touch", [] {
+        Stream stream;
+        float* gone = DeviceBuffer<float>(kThreads).data();
+        launch(fill_kernel, 1, kThreads, 0, stream.get(), {gone, kThreads, 1.0F});
+        stream.synchronise();
+    });
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a kernel may not be given host memory", "[gpu][emulator]") {
+    expect_fault("address of host memory", [] {
+        Stream stream;
+        std::vector<float> host(kThreads);
+        launch(fill_kernel, 1, kThreads, 0, stream.get(), {host.data(), kThreads, 1.0F});
+        stream.synchronise();
+    });
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "host code may not touch device memory", "[gpu][emulator]") {
+    DeviceBuffer<float> buffer(kThreads);
+    const pid_t child = fork();
+    if (child == 0) {
+        std::signal(SIGSEGV, SIG_DFL);
+        buffer.data()[3] = 1;
+        _exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "asynchronous copies want pinned memory of the right size",
+                 "[gpu][emulator]") {
+    Stream stream;
+    DeviceBuffer<float> target(kThreads);
+    std::vector<float> pageable(kThreads);
+    PinnedBuffer<float> pinned(kThreads);
+    const auto copy = [&](const float* from, std::size_t count) {
+        return cudaMemcpyAsync(target.data(), from, count * sizeof(float), cudaMemcpyHostToDevice,
+                               stream.get());
+    };
+    CHECK(copy(pinned.data(), kThreads) == cudaSuccess);
+    CHECK(copy(pageable.data(), kThreads) == cudaErrorInvalidValue);
+    CHECK(copy(pinned.data(), kThreads + 1) == cudaErrorInvalidValue);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a barrier that only half of a block reaches is a fault",
+                 "[gpu][emulator]") {
+    expect_fault("wait for others", [] {
+        Stream stream;
+        DeviceBuffer<float> out(kThreads);
+        launch(half_barrier_kernel, 1, kThreads, 0, stream.get(), {out.data(), out.data()});
+        stream.synchronise();
+    });
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a warp sums its own lanes, under every seed",
+                 "[gpu][emulator]") {
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+        emulator::set_seed(seed);
+        Stream stream;
+        auto in = DeviceBuffer<float>::upload(ascending());
+        DeviceBuffer<float> out(kThreads);
+        launch(warp_sum_kernel, 1, kThreads, 0, stream.get(), {in.data(), out.data()});
+        stream.synchronise();
+        const std::vector<float> sums = out.download();
+        for (std::size_t i = 0; i < kThreads; ++i)
+            CHECK(sums[i] == (i < 32 ? 496.0F : 1520.0F));
+    }
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a captured graph runs what was recorded, as often as launched",
+                 "[gpu][emulator]") {
+    Stream stream;
+    auto values = DeviceBuffer<float>::upload(ascending());
+    Graph graph = Graph::capture(stream, [&] {
+        launch(add_kernel, 1, kThreads, 0, stream.get(), {values.data(), values.data()});
+    });
+    stream.synchronise();
+    CHECK(values.download() == ascending());
+    for (int i = 0; i < 3; ++i)
+        graph.launch(stream);
+    stream.synchronise();
+    CHECK(values.download()[5] == 8);
+}
