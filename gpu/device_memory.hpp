@@ -36,6 +36,7 @@ class DeviceBuffer {
     // Synchronous; for what is made once.
     [[nodiscard]] static DeviceBuffer upload(std::span<const T> values) {
         DeviceBuffer buffer(values.size());
+        if (values.empty()) return buffer;
         CUDA_CHECK(
             cudaMemcpy(buffer.data(), values.data(), buffer.bytes(), cudaMemcpyHostToDevice));
         return buffer;

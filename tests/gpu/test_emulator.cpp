@@ -11,10 +11,11 @@
 #include "gpu/device.cuh"
 #include "gpu/device_memory.hpp"
 #include "model/backend.hpp"
-#include "tests/gpu/emulator/emulator.hpp"
+#include "tests/gpu/gpu_fixture.hpp"
 
 using namespace troupe;
 using namespace troupe::gpu;
+using namespace troupe::test;
 
 namespace {
 
@@ -69,15 +70,6 @@ std::vector<float> ascending(std::size_t count = kThreads) {
         values[i] = static_cast<float>(i);
     return values;
 }
-
-// Starts from a device without faults, whatever the test before left behind.
-struct EmulatorFixture {
-    EmulatorFixture() { emulator::reset_device(); }
-    ~EmulatorFixture() {
-        emulator::reset_device();
-        emulator::set_seed(0);
-    }
-};
 
 std::vector<float> reversed(bool synchronise) {
     Stream stream;

@@ -155,9 +155,10 @@ void BlockRunner::prepare_threads(dim3 block) {
         thread.number = i;
         if (thread.context == nullptr) {
             thread.fake_stack = nullptr;
-            thread.context =
-                make_fcontext(static_cast<std::byte*>(thread.stack.bottom) + thread.stack.bytes,
-                              thread.stack.bytes, &BlockRunner::thread_main);
+            // Stacks that all begin at the same offset would share a few lines of the cache.
+            const std::size_t bytes = thread.stack.bytes - i * 704 % 65'536;
+            thread.context = make_fcontext(static_cast<std::byte*>(thread.stack.bottom) + bytes,
+                                           bytes, &BlockRunner::thread_main);
         }
     }
 }

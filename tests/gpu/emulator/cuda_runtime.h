@@ -212,6 +212,6 @@ T atomicAdd(T* address, std::type_identity_t<T> value) {
     return std::exchange(*address, static_cast<T>(*address + value));
 }
 template <class T>
-T atomicMax(T* address, std::type_identity_t<T> value) {
-    return std::exchange(*address, std::max(*address, value));
+T atomicOr(T* address, std::type_identity_t<T> value) {
+    return std::exchange(*address, *address | value);
 }

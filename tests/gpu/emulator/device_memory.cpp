@@ -30,6 +30,10 @@ DeviceMemory::DeviceMemory() {
     region_ = static_cast<std::byte*>(region);
 }
 
+DeviceMemory::~DeviceMemory() {
+    munmap(region_, kRegionBytes);
+}
+
 void* DeviceMemory::allocate(std::size_t bytes) {
     if (bytes == 0 || bytes > free_bytes()) return nullptr;
     const std::size_t kept = round_up(bytes, kAlignment);

@@ -13,6 +13,9 @@ class DeviceMemory {
     static constexpr std::size_t kTotalBytes = std::size_t{1} << 30;
 
     DeviceMemory();
+    DeviceMemory(const DeviceMemory&) = delete;
+    DeviceMemory& operator=(const DeviceMemory&) = delete;
+    ~DeviceMemory();
 
     // Null where the device has no room.
     void* allocate(std::size_t bytes);

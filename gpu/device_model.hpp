@@ -1,0 +1,55 @@
+// A llama model's weights in device memory, repacked for the kernels. Immutable once uploaded;
+// belongs to the executor's thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gpu/device_memory.hpp"
+#include "gpu/kernels/weights.hpp"
+#include "model/gguf.hpp"
+#include "model/hyperparameters.hpp"
+#include "model/weights.hpp"
+#include "runtime/base/result.hpp"
+
+namespace troupe::gpu {
+
+struct MatrixBuffer {
+    WeightMatrix view;
+    DeviceBuffer<std::byte> data;
+    DeviceBuffer<std::uint16_t> scales;
+};
+
+// Repacks and uploads the matrices on top of each other. They keep their type where all have one
+// and the same of the six that kernels read; else they become float32. Throws BackendError.
+[[nodiscard]] MatrixBuffer upload_matrix(std::span<const model::Matrix* const> parts);
+
+struct DeviceLayer {
+    DeviceBuffer<float> attention_norm;  // [width]
+    MatrixBuffer qkv;                    // queries, keys, values
+    MatrixBuffer attention_output;
+    DeviceBuffer<float> ffn_norm;  // [width]
+    MatrixBuffer gate_up;          // gate, then up
+    MatrixBuffer down;
+};
+
+struct DeviceModel {
+    model::Hyperparameters hp;
+    MatrixBuffer token_embd;
+    std::vector<DeviceLayer> layers;
+    DeviceBuffer<float> output_norm;  // [width]
+    MatrixBuffer output;              // empty where the head is the embedding
+    std::uint64_t weight_bytes = 0;
+    std::uint64_t digest = 0;  // of names, shapes, types and bytes of the file's tensors
+
+    [[nodiscard]] const WeightMatrix& head() const {
+        return output.view.data != nullptr ? output.view : token_embd.view;
+    }
+};
+
+// Errors: those of reading the model; unsupported for heads that the kernels cannot hold. Throws
+// BackendError where the device has no room.
+[[nodiscard]] Result<DeviceModel> upload_model(const model::GgufFile& file);
+
+}  // namespace troupe::gpu

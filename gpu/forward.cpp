@@ -1,0 +1,164 @@
+#include "gpu/forward.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/kernels/matmul.hpp"
+#include "model/math.hpp"
+#include "runtime/base/assert.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+// (cos, sin) of position * theta^(-2i / dimensions), computed in double, rounded once.
+std::vector<float> rope_angles(std::uint32_t positions, std::uint32_t dimensions, double theta) {
+    std::vector<float> angles;
+    angles.reserve(std::size_t{positions} * dimensions);
+    for (std::uint32_t position = 0; position < positions; ++position) {
+        for (std::uint32_t d = 0; d < dimensions; d += 2) {
+            const double share = static_cast<double>(d) / dimensions;
+            const double angle = position * model::math::exp(-share * model::math::log(theta));
+            angles.push_back(static_cast<float>(model::math::cos(angle)));
+            angles.push_back(static_cast<float>(model::math::sin(angle)));
+        }
+    }
+    return angles;
+}
+
+std::uint32_t size_of(const auto& array) {
+    return static_cast<std::uint32_t>(array.size());
+}
+
+}  // namespace
+
+Forward::Forward(const DeviceModel& model, const Limits& limits)
+    : model_(model),
+      hp_(model.hp),
+      limits_(limits),
+      pages_per_slot_((limits.context_length + kPageTokens - 1) / kPageTokens),
+      angles_(DeviceBuffer<float>::upload(
+          rope_angles(limits.context_length, hp_.rope_dimension_count, hp_.rope_freq_base))),
+      page_table_(std::size_t{limits.slots_max} * pages_per_slot_),
+      counts_(std::size_t{limits.slots_max} * hp_.vocabulary_size),
+      drawn_(limits.slots_max),
+      tokens_(limits.rows_max),
+      x_(std::size_t{limits.rows_max} * hp_.embedding_length),
+      normed_(std::size_t{std::max(limits.rows_max, limits.score_rows_max)} * hp_.embedding_length),
+      qkv_(std::size_t{limits.rows_max} * (hp_.query_length() + 2 * hp_.kv_length())),
+      attended_(std::size_t{limits.rows_max} * hp_.query_length()),
+      gate_up_(std::size_t{limits.rows_max} * 2 * hp_.feed_forward_length),
+      ffn_(std::size_t{limits.rows_max} * hp_.feed_forward_length),
+      partials_(limits.partials_max * partial_floats(hp_.head_count, hp_.head_length)),
+      scores_(std::size_t{limits.score_rows_max} * hp_.vocabulary_size) {}
+
+std::uint64_t Forward::page_bytes() const {
+    return std::uint64_t{2} * hp_.block_count * hp_.kv_length() * kPageTokens *
+           sizeof(std::uint16_t);
+}
+
+void Forward::allocate_pages(std::uint32_t pages) {
+    pool_half_values_ = std::size_t{pages} * hp_.kv_length() * kPageTokens;
+    pool_ = DeviceBuffer<std::uint16_t>(2 * hp_.block_count * pool_half_values_);
+}
+
+KvPages Forward::kv_pages(std::uint32_t layer) const {
+    std::uint16_t* const keys = pool_.data() + 2 * layer * pool_half_values_;
+    return {keys,
+            keys + pool_half_values_,
+            page_table_.data(),
+            pages_per_slot_,
+            hp_.head_count_kv,
+            hp_.head_length};
+}
+
+void Forward::run(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream) {
+    const std::uint32_t rows = size_of(arrays.given);
+    TROUPE_ASSERT(rows <= limits_.rows_max);
+    apply_books(arrays, pointers, stream);
+    if (rows == 0) return;
+    embed({model_.token_embd.view, tokens_.data(), x_.data(), rows, hp_.embedding_length,
+           hp_.embedding_length},
+          stream.get());
+    for (std::uint32_t layer = 0; layer < hp_.block_count; ++layer) {
+        attention_block(layer, arrays, pointers, stream);
+        ffn_block(layer, rows, stream);
+    }
+}
+
+void Forward::apply_books(const StepArrays& arrays, const StepPointers& pointers,
+                          const Stream& stream) {
+    StepTables tables{};
+    tables.grants = pointers.grants;
+    tables.cleared_counts = pointers.cleared_counts;
+    tables.count_edits = pointers.count_edits;
+    tables.grant_count = size_of(arrays.grants);
+    tables.cleared_count = size_of(arrays.cleared_counts);
+    tables.edit_count = size_of(arrays.count_edits);
+    tables.given = pointers.given;
+    tables.places = pointers.places;
+    tables.row_counts = pointers.row_counts;
+    tables.rows = size_of(arrays.given);
+    tables.page_table = page_table_.data();
+    tables.pages_per_slot = pages_per_slot_;
+    tables.counts = counts_.data();
+    tables.vocabulary = hp_.vocabulary_size;
+    tables.drawn = drawn_.data();
+    tables.tokens = tokens_.data();
+    apply_tables(tables, stream.get());
+    copy_pages({pointers.copies, pool_.data(), pool_half_values_, size_of(arrays.copies),
+                hp_.block_count, hp_.head_count_kv, hp_.head_length},
+               stream.get());
+}
+
+// x += W_o attention(rope(W_qkv norm(x)))
+void Forward::attention_block(std::uint32_t layer, const StepArrays& arrays,
+                              const StepPointers& pointers, const Stream& stream) {
+    const DeviceLayer& weights = model_.layers[layer];
+    const std::uint32_t rows = size_of(arrays.given);
+    const std::uint32_t qkv_length = hp_.query_length() + 2 * hp_.kv_length();
+    normalise(x_.data(), weights.attention_norm, rows, nullptr, stream);
+    multiply(weights.qkv.view, normed_.data(), hp_.embedding_length, qkv_.data(), rows, false,
+             stream);
+    const KvPages kv = kv_pages(layer);
+    rope_store({qkv_.data(), angles_.data(), pointers.places, kv, rows, qkv_length, hp_.head_count,
+                hp_.rope_dimension_count},
+               stream.get());
+    attention({qkv_.data(), attended_.data(), kv, pointers.items, pointers.merges, partials_.data(),
+               size_of(arrays.items), size_of(arrays.merges), qkv_length, hp_.query_length(),
+               hp_.head_count, 1.0F / std::sqrt(static_cast<float>(hp_.head_length))},
+              stream.get());
+    multiply(weights.attention_output.view, attended_.data(), hp_.query_length(), x_.data(), rows,
+             true, stream);
+}
+
+// x += W_down (silu(W_gate norm(x)) * (W_up norm(x)))
+void Forward::ffn_block(std::uint32_t layer, std::uint32_t rows, const Stream& stream) {
+    const DeviceLayer& weights = model_.layers[layer];
+    const std::uint32_t width = hp_.feed_forward_length;
+    normalise(x_.data(), weights.ffn_norm, rows, nullptr, stream);
+    multiply(weights.gate_up.view, normed_.data(), hp_.embedding_length, gate_up_.data(), rows,
+             false, stream);
+    silu_mul({gate_up_.data(), ffn_.data(), rows, width, 2 * width, width}, stream.get());
+    multiply(weights.down.view, ffn_.data(), width, x_.data(), rows, true, stream);
+}
+
+void Forward::normalise(const float* x, const DeviceBuffer<float>& weight, std::uint32_t rows,
+                        const std::uint32_t* row_ids, const Stream& stream) {
+    rms_norm({x, weight.data(), row_ids, normed_.data(), rows, hp_.embedding_length,
+              hp_.embedding_length, hp_.embedding_length, hp_.rms_epsilon},
+             stream.get());
+}
+
+void Forward::multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
+                       std::uint32_t rows, bool add, const Stream& stream) {
+    matmul({w, x, out, rows, columns, columns, w.rows, add}, stream.get());
+}
+
+void Forward::score(const std::uint32_t* row_ids, std::uint32_t count, const Stream& stream) {
+    TROUPE_ASSERT(count <= limits_.score_rows_max);
+    normalise(x_.data(), model_.output_norm, count, row_ids, stream);
+    multiply(model_.head(), normed_.data(), hp_.embedding_length, scores_.data(), count, false,
+             stream);
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,78 @@
+// The forward pass of a llama model on the device: which kernels, in which order. Owns activations
+// and the KV pool; belongs to the executor's thread, which only puts work on a stream here.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu/device_memory.hpp"
+#include "gpu/device_model.hpp"
+#include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/elements.hpp"
+#include "gpu/step_arrays.hpp"
+
+namespace troupe::gpu {
+
+class Forward {
+ public:
+    struct Limits {
+        std::uint32_t rows_max = 0;        // in one step
+        std::uint32_t score_rows_max = 0;  // in one call of score()
+        std::uint32_t partials_max = 0;    // states of attention splits in one step
+        std::uint32_t context_length = 0;
+        std::uint32_t slots_max = 0;
+    };
+
+    // The pool comes later, with allocate_pages(). Throws BackendError, as all of this does.
+    Forward(const DeviceModel& model, const Limits& limits);
+
+    [[nodiscard]] std::uint64_t page_bytes() const;  // keys and values, all layers
+    void allocate_pages(std::uint32_t pages);
+
+    // Books, copies, then all rows through all layers. `pointers` are of `arrays`, and must have
+    // arrived on `stream`.
+    void run(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream);
+
+    // Scores of `count` rows of the last run into scores(); `row_ids` is in device memory.
+    void score(const std::uint32_t* row_ids, std::uint32_t count, const Stream& stream);
+
+    [[nodiscard]] float* scores() const { return scores_.data(); }  // [score_rows_max][vocabulary]
+    [[nodiscard]] std::int32_t* tokens() const { return tokens_.data(); }   // [rows], resolved
+    [[nodiscard]] std::int32_t* drawn() const { return drawn_.data(); }     // [slots]
+    [[nodiscard]] std::uint32_t* counts() const { return counts_.data(); }  // [slots][vocabulary]
+
+ private:
+    void apply_books(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream);
+    void attention_block(std::uint32_t layer, const StepArrays& arrays,
+                         const StepPointers& pointers, const Stream& stream);
+    void ffn_block(std::uint32_t layer, std::uint32_t rows, const Stream& stream);
+    void normalise(const float* x, const DeviceBuffer<float>& weight, std::uint32_t rows,
+                   const std::uint32_t* row_ids, const Stream& stream);
+    void multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
+                  std::uint32_t rows, bool add, const Stream& stream);
+    [[nodiscard]] KvPages kv_pages(std::uint32_t layer) const;
+
+    const DeviceModel& model_;
+    const model::Hyperparameters& hp_;
+    const Limits limits_;
+    const std::uint32_t pages_per_slot_;
+
+    DeviceBuffer<float> angles_;              // [context][rotated / 2][cos, sin]
+    DeviceBuffer<std::uint32_t> page_table_;  // [slots][pages_per_slot]
+    DeviceBuffer<std::uint32_t> counts_;
+    DeviceBuffer<std::int32_t> drawn_;
+    DeviceBuffer<std::int32_t> tokens_;
+    DeviceBuffer<std::uint16_t> pool_;  // [layers][keys, values][pages][kv heads][16][head length]
+    std::size_t pool_half_values_ = 0;  // keys, or values, of a layer
+
+    DeviceBuffer<float> x_;         // [rows][width], the residual stream
+    DeviceBuffer<float> normed_;    // [rows][width]
+    DeviceBuffer<float> qkv_;       // [rows][queries, keys, values]
+    DeviceBuffer<float> attended_;  // [rows][heads * head length]
+    DeviceBuffer<float> gate_up_;   // [rows][gate, up]
+    DeviceBuffer<float> ffn_;       // [rows][feed forward length]
+    DeviceBuffer<float> partials_;
+    DeviceBuffer<float> scores_;
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,64 @@
+// The slots as the host knows them: page tables' lengths, parameters, and which tokens were fed, as
+// far as penalties count them. A slot's draw may still be under way on the device when its token is
+// fed; then the log has a gap until the draw is known. Belongs to the executor's thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu/step_arrays.hpp"
+#include "model/step.hpp"
+#include "model/token_counts.hpp"
+
+namespace troupe::gpu {
+
+struct Slot {
+    bool open = false;
+    std::uint64_t opened = 0;  // tells this use of the slot from the ones before
+    std::uint32_t page_count = 0;
+    model::SlotOpen settings;
+    bool on_host = false;             // drawn by model::sample, see draws_on_host()
+    model::TokenId drawn = 0;         // the last draw that is known
+    std::uint32_t draws_pending = 0;  // steps that draw for it and have not been read
+    std::vector<model::TokenId> fed;  // the answer's tokens since it opened, if it is penalised
+
+    [[nodiscard]] std::uint32_t known_length() const {
+        return settings.prompt_length + settings.answer_count;
+    }
+};
+
+// A rule about the request alone, so that the same request is always drawn in the same place.
+[[nodiscard]] bool draws_on_host(const model::DecodingParams& params);
+
+class SlotTable {
+ public:
+    SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total);
+
+    // The plan's closes, opens, grants and copies, in this order; what the device must do for them
+    // goes to `arrays`. What does not fit is a bug of the planner.
+    void apply(const model::StepPlan& plan, StepArrays& arrays);
+
+    // `token`, which may be kDrawnToken, is computed at `position`. True where the device must
+    // count it; counts of tokens that a rejected draft left behind are taken back in `arrays`.
+    [[nodiscard]] bool feed(model::SlotId id, std::uint32_t position, model::TokenId token,
+                            StepArrays& arrays);
+
+    // A step's last draw is known, for the slot as it was when `opened`; later uses ignore it.
+    void settle(model::SlotId id, std::uint64_t opened, model::TokenId drawn);
+
+    // What the penalties count after the tokens up to `position` are fed.
+    [[nodiscard]] static model::TokenCounts counts_at(const Slot& slot, std::uint32_t position);
+
+    [[nodiscard]] Slot& operator[](model::SlotId id);
+    void reset();
+
+ private:
+    void open_slot(const model::SlotOpen& open, StepArrays& arrays);
+
+    std::uint32_t pages_per_slot_;
+    std::uint32_t pages_total_;
+    std::uint64_t opened_ = 0;
+    std::vector<Slot> slots_;
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,138 @@
+#include "gpu/step_builder.hpp"
+
+#include <algorithm>
+
+#include "runtime/base/assert.hpp"
+
+namespace troupe::gpu {
+namespace {
+
+// Sequences of at most so many rows have their splits computed side by side: they are few and long,
+// and would leave the device idle. Rows of prompts are many.
+constexpr std::uint32_t kSplitRowsMax = 4;
+
+std::uint32_t splits_of(std::uint32_t position) {
+    return position / kSplitTokens + 1;
+}
+
+}  // namespace
+
+void StepBuilder::build(const model::StepPlan& plan, StepArrays& arrays, StepRecord& record) {
+    TROUPE_ASSERT(plan.tokens.size() <= limits_.rows_max);
+    arrays.clear();
+    record = StepRecord{};
+    record.plan = &plan;
+    partials_ = 0;
+    slots_.apply(plan, arrays);
+    for (std::uint32_t i = 0; i < plan.sequences.size(); ++i) {
+        const model::SequenceStep& sequence = plan.sequences[i];
+        add_rows(plan, sequence, arrays);
+        add_attention(sequence, arrays);
+        add_scores(i, sequence, arrays, record);
+        record.opened.push_back(slots_[sequence.slot].opened);
+    }
+    TROUPE_ASSERT(arrays.given.size() == plan.tokens.size(), "a token belongs to no sequence");
+}
+
+void StepBuilder::add_rows(const model::StepPlan& plan, const model::SequenceStep& sequence,
+                           StepArrays& arrays) {
+    Slot& slot = slots_[sequence.slot];
+    const std::uint32_t end = sequence.position + sequence.token_count;
+    TROUPE_ASSERT(sequence.token_count > 0 && end <= limits_.context_length);
+    TROUPE_ASSERT(sequence.token_begin == arrays.given.size());
+    TROUPE_ASSERT(sequence.token_begin + sequence.token_count <= plan.tokens.size());
+    TROUPE_ASSERT(end <= slot.page_count * kPageTokens, "a position has no page");
+    TROUPE_ASSERT(std::max(sequence.sample_count, sequence.logits_count) <= sequence.token_count);
+    for (std::uint32_t i = 0; i < sequence.token_count; ++i) {
+        model::TokenId token = plan.tokens[sequence.token_begin + i];
+        TROUPE_ASSERT(token == model::kDrawnToken || (token >= 0 && token < limits_.vocabulary));
+        if (token == model::kDrawnToken && slot.on_host) {
+            TROUPE_ASSERT(slot.draws_pending == 0, "a step was started before its token was drawn");
+            token = slot.drawn;
+        }
+        const std::uint32_t position = sequence.position + i;
+        arrays.given.push_back(token);
+        arrays.places.push_back({sequence.slot, position});
+        arrays.row_counts.push_back(slots_.feed(sequence.slot, position, token, arrays) ? 1 : 0);
+    }
+}
+
+void StepBuilder::add_attention(const model::SequenceStep& sequence, StepArrays& arrays) {
+    for (std::uint32_t i = 0; i < sequence.token_count; ++i) {
+        const std::uint32_t row = sequence.token_begin + i;
+        const RowPlace place{sequence.slot, sequence.position + i};
+        const std::uint32_t splits = splits_of(place.position);
+        const bool side_by_side = splits > 1 && sequence.token_count <= kSplitRowsMax &&
+                                  partials_ + splits <= limits_.partials_max;
+        if (!side_by_side) {
+            arrays.items.push_back({row, place, 0, splits, -1});
+            continue;
+        }
+        arrays.merges.push_back({row, partials_, splits});
+        for (std::uint32_t split = 0; split < splits; ++split) {
+            arrays.items.push_back(
+                {row, place, split, split + 1, static_cast<std::int32_t>(partials_++)});
+        }
+    }
+}
+
+void StepBuilder::add_scores(std::uint32_t index, const model::SequenceStep& sequence,
+                             StepArrays& arrays, StepRecord& record) {
+    Slot& slot = slots_[sequence.slot];
+    const std::uint32_t wanted = std::max(sequence.sample_count, sequence.logits_count);
+    for (std::uint32_t left = wanted; left > 0; --left) {
+        ScoredRow scored;
+        scored.sequence = index;
+        scored.position = sequence.position + sequence.token_count - left;
+        scored.wanted_logits = left <= sequence.logits_count;
+        const bool draws = left <= sequence.sample_count;
+        if (draws) scored.sample = static_cast<std::int32_t>(record.sample_count++);
+        if (draws && !slot.on_host) {
+            SampleRow sample = sample_row(slot, scored.position + 1, arrays);
+            sample.slot = sequence.slot;
+            sample.score_row = static_cast<std::uint32_t>(arrays.score_rows.size());
+            sample.later_count = left - 1;
+            sample.later_begin = sequence.token_begin + sequence.token_count - sample.later_count;
+            sample.last_of_slot = left == 1;
+            scored.device_sample = static_cast<std::int32_t>(arrays.samples.size());
+            arrays.samples.push_back(sample);
+        }
+        if (scored.wanted_logits || (draws && slot.on_host))
+            scored.host_scores = static_cast<std::int32_t>(record.host_scores++);
+        record.draws_on_host = record.draws_on_host || (draws && slot.on_host);
+        arrays.score_rows.push_back(sequence.token_begin + sequence.token_count - left);
+        record.scored.push_back(scored);
+    }
+    if (sequence.sample_count > 0) ++slot.draws_pending;
+}
+
+// All but the row's place in the step. `position`: of the token that is drawn.
+SampleRow StepBuilder::sample_row(const Slot& slot, std::uint32_t position,
+                                  StepArrays& arrays) const {
+    const model::DecodingParams& params = slot.settings.params;
+    const std::uint32_t answer_length =
+        position > slot.settings.prompt_length ? position - slot.settings.prompt_length : 0;
+    SampleRow row{};
+    row.temperature = params.greedy() ? 0 : params.temperature;
+    row.top_p = params.top_p;
+    row.min_p = params.min_p;
+    row.repetition_penalty = params.repetition_penalty;
+    row.frequency_penalty = params.frequency_penalty;
+    row.presence_penalty = params.presence_penalty;
+    row.seed = params.seed;
+    row.top_k = std::max(params.top_k, 0);
+    row.answer_index = slot.settings.answer_index;
+    row.position = position;
+    row.bias_begin = static_cast<std::uint32_t>(arrays.bias.size());
+    row.bias_count = static_cast<std::uint32_t>(params.logit_bias.size());
+    for (const auto& [token, bias] : params.logit_bias)
+        arrays.bias.push_back({token, bias});
+    row.top_logprobs = params.logprobs ? static_cast<std::uint32_t>(params.top_logprobs) : 0;
+    row.penalised = params.penalised();
+    row.masks_end_tokens =
+        params.ignore_eos || static_cast<std::int64_t>(answer_length) < params.min_tokens;
+    row.logprobs = params.logprobs;
+    return row;
+}
+
+}  // namespace troupe::gpu

@@ -1,0 +1,63 @@
+// From a StepPlan to the arrays that kernels read: which row stands where, how attention is cut
+// into work, which rows are scored and how each draw is made. Pure but for the slots, which it
+// brings up to date. Belongs to the executor's thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "gpu/slot_table.hpp"
+#include "gpu/step_arrays.hpp"
+#include "model/step.hpp"
+
+namespace troupe::gpu {
+
+// What becomes of a scored row.
+struct ScoredRow {
+    std::uint32_t sequence = 0;  // of the plan
+    std::uint32_t position = 0;  // of the row
+    std::int32_t sample = -1;    // its number among the draws of the step, wherever they are made
+    std::int32_t device_sample = -1;  // its number in StepArrays::samples
+    std::int32_t host_scores = -1;    // its row among the scores that go to the host
+    bool wanted_logits = false;       // the caller wants them
+};
+
+// Everything of a step that the host needs again when its results are there.
+struct StepRecord {
+    const model::StepPlan* plan = nullptr;
+    std::vector<std::uint64_t> opened;  // [sequences] Slot::opened
+    std::vector<ScoredRow> scored;      // in the order of StepArrays::score_rows
+    std::uint32_t sample_count = 0;
+    std::uint32_t host_scores = 0;
+    bool draws_on_host = false;
+};
+
+class StepBuilder {
+ public:
+    struct Limits {
+        std::uint32_t context_length = 0;
+        std::uint32_t rows_max = 0;
+        std::uint32_t partials_max = 0;
+        std::int32_t vocabulary = 0;
+    };
+
+    StepBuilder(SlotTable& slots, const Limits& limits) : slots_(slots), limits_(limits) {}
+
+    // Both are overwritten.
+    void build(const model::StepPlan& plan, StepArrays& arrays, StepRecord& record);
+
+ private:
+    void add_rows(const model::StepPlan& plan, const model::SequenceStep& sequence,
+                  StepArrays& arrays);
+    void add_attention(const model::SequenceStep& sequence, StepArrays& arrays);
+    void add_scores(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,
+                    StepRecord& record);
+    [[nodiscard]] SampleRow sample_row(const Slot& slot, std::uint32_t position,
+                                       StepArrays& arrays) const;
+
+    SlotTable& slots_;
+    const Limits limits_;
+    std::uint32_t partials_ = 0;  // of the step that is being built
+};
+
+}  // namespace troupe::gpu

@@ -1,0 +1,52 @@
+// For the tests of gpu/: an emulated device that is new for every test, and backends on it.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <memory>
+
+#include "gpu/cuda_backend.hpp"
+#include "tests/cpu/backend_fixture.hpp"
+#include "tests/cpu/engine_driver.hpp"
+#include "tests/gpu/emulator/emulator.hpp"
+
+namespace troupe::test {
+
+// Whatever the test before left behind.
+struct EmulatorFixture {
+    EmulatorFixture() { emulator::reset_device(); }
+    ~EmulatorFixture() {
+        emulator::reset_device();
+        emulator::set_seed(0);
+    }
+};
+
+inline gpu::CudaOptions small_cuda_options() {
+    gpu::CudaOptions options;
+    options.kv_memory_bytes = std::uint64_t{32} << 20;
+    options.context_length_max = 512;
+    options.slots_max = 32;
+    options.tokens_per_step_max = 256;
+    options.end_tokens = {2};
+    return options;
+}
+
+inline std::unique_ptr<model::Backend> make_cuda(const model::GgufFile& file,
+                                                 const gpu::CudaOptions& options) {
+    Result<std::unique_ptr<model::Backend>> backend = gpu::make_cuda_backend(file, options);
+    if (!backend) FAIL(backend.error().message);
+    return std::move(*backend);
+}
+
+// Float weights, activations, keys and values: what the device is compared with.
+inline std::unique_ptr<model::Backend> make_cpu_reference(const model::GgufFile& file,
+                                                          const gpu::CudaOptions& options) {
+    cpu::CpuOptions reference = small_options();
+    reference.arithmetic = cpu::Arithmetic::float32;
+    reference.context_length_max = options.context_length_max;
+    reference.slots_max = options.slots_max;
+    reference.tokens_per_step_max = options.tokens_per_step_max;
+    reference.end_tokens = options.end_tokens;
+    return make_backend(file, reference);
+}
+
+}  // namespace troupe::test
