@@ -86,7 +86,7 @@ def run_program(tally, preset, folder, filter_text):
     if filter_text:
         command.append(filter_text)
     environment = dict(os.environ)
-    if preset != "release":
+    if preset in SANITIZED:
         del environment["TROUPE_TEST_MODEL"]
     started = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -155,6 +155,8 @@ def main():
     for folder in ["runtime", "model", "cpu", "actors", "gateway", "sim"]:
         run_program(tally, "release", folder, "" if options.all else "~[long]~[.]")
     if not options.quick:
+        build("cuda-emulated", ["troupe_test_gpu"])
+        run_program(tally, "cuda-emulated", "gpu", "" if options.all else "~[long]~[.]")
         run_pytest(tally, "end to end", ["-m", "pytest", "tests/e2e", "--ignore", "tests/e2e/page",
                                          *([] if options.all else ["-m", "not long"])])
     if options.all:

@@ -14,8 +14,9 @@ build_packages=(
     libjs-marked node-dompurify libjs-highlight.js libjs-katex fonts-katex
     python3 python3-pip python3-venv ca-certificates
 )
-# ccache only makes rebuilds quicker; a browser is for the page's test; clang for the fuzzers.
-test_packages=(ccache chromium chromium-driver curl)
+# ccache only makes rebuilds quicker; a browser is for the page's test; clang for the fuzzers; fibers
+# for the emulated CUDA card.
+test_packages=(ccache chromium chromium-driver curl libboost-context1.81-dev)
 
 # need_packages NAME...: installs those that are missing; without root, says the one line to run.
 need_packages() {

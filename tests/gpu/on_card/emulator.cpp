@@ -1,0 +1,19 @@
+// On a real card nothing is drawn from seeds and nothing is reset between tests.
+#include "tests/gpu/emulator/emulator.hpp"
+
+namespace troupe::emulator {
+
+void set_seed(std::uint64_t) {}
+
+const std::string& fault() {
+    static const std::string none;
+    return none;
+}
+
+void reset_device() {}
+
+std::uint64_t launches() {
+    return 0;
+}
+
+}  // namespace troupe::emulator
