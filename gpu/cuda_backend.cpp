@@ -55,7 +55,7 @@ class CudaBackend final : public model::Backend {
     void wait(model::StepResult& result) override;
     void reset() override;
 
-    [[nodiscard]] Result<> allocate_pages(std::uint64_t kv_memory_bytes);
+    [[nodiscard]] Result<> allocate_pages(const CudaOptions& options);
 
  private:
     void start(StepSlot& step, const model::StepPlan& plan);
@@ -108,15 +108,17 @@ CudaBackend::CudaBackend(DeviceModel model, model::BackendInfo info, const CudaO
 }
 
 // Takes what the device has left, but for a margin that the driver and growing buffers need.
-Result<> CudaBackend::allocate_pages(std::uint64_t kv_memory_bytes) {
+Result<> CudaBackend::allocate_pages(const CudaOptions& options) {
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
     CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
     const std::uint64_t page_bytes = forward_.page_bytes();
     const std::uint64_t pages_per_slot = (info_.context_length + kPageTokens - 1) / kPageTokens;
     const std::uint64_t available = free_bytes - free_bytes / 16;
-    const std::uint64_t budget = kv_memory_bytes == 0 ? available : kv_memory_bytes;
-    const std::uint64_t pages = std::min(info_.slots_max * pages_per_slot, budget / page_bytes);
+    const std::uint64_t budget = options.kv_memory_bytes == 0 ? available : options.kv_memory_bytes;
+    const std::uint64_t pages =
+        options.kv_pages != 0 ? options.kv_pages
+                              : std::min(info_.slots_max * pages_per_slot, budget / page_bytes);
     if (pages == 0 || pages * page_bytes > available) {
         return Error{
             ErrorKind::out_of_memory,
@@ -262,10 +264,13 @@ void CudaBackend::read_row(StepSlot& step, const ScoredRow& scored, model::StepR
             step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
         result.logits.insert(result.logits.end(), scores, scores + vocabulary);
     }
-    if (scored.sample < 0) return;
+    model::SequenceResult& sequence = result.sequences[scored.sequence];
+    if (scored.sample < 0 || sequence.failed) return;
     const bool drawn = scored.device_sample >= 0 ? read_draw(step, scored, result)
                                                  : draw_on_host(step, scored, result);
-    if (!drawn) result.sequences[scored.sequence].failed = true;
+    if (drawn) return;
+    sequence.failed = true;
+    sequence.sampled_count = static_cast<std::uint32_t>(scored.sample) - sequence.sampled_begin;
 }
 
 // False where the scores did not allow a draw.
@@ -310,9 +315,10 @@ bool CudaBackend::draw_on_host(const StepSlot& step, const ScoredRow& scored,
 void CudaBackend::settle(const StepSlot& step, const model::StepResult& result) {
     for (std::size_t i = 0; i < result.sequences.size(); ++i) {
         const model::SequenceResult& sequence = result.sequences[i];
-        if (sequence.sampled_count == 0) continue;
+        if (step.record.plan->sequences[i].sample_count == 0) continue;
         const auto last = sequence.sampled_begin + sequence.sampled_count - 1;
-        slots_.settle(sequence.slot, step.record.opened[i], result.sampled[last].id);
+        const model::TokenId drawn = sequence.failed ? 0 : result.sampled[last].id;
+        slots_.settle(sequence.slot, step.record.opened[i], drawn);
     }
 }
 
@@ -365,8 +371,7 @@ Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile&
         if (!device) return device.error();
         model::BackendInfo info = describe(*device, options, *card);
         auto backend = std::make_unique<CudaBackend>(std::move(*device), std::move(info), options);
-        if (Result<> pages = backend->allocate_pages(options.kv_memory_bytes); !pages)
-            return pages.error();
+        if (Result<> pages = backend->allocate_pages(options); !pages) return pages.error();
         return backend;
     } catch (const model::BackendError& error) {
         return Error{ErrorKind::out_of_memory,
