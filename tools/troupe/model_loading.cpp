@@ -108,7 +108,7 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& load
 Result<std::unique_ptr<model::Backend>> make_cuda_backend(const LoadedModel& loaded,
                                                           const BackendFlags& flags,
                                                           const model::BackendInfo* draft_of) {
-    const bool plain_cache = flags.kv_type.empty() || flags.kv_type == "f16";
+    const bool plain_cache = flags.kv_type == "auto" || flags.kv_type == "f16";
     if (!plain_cache || flags.window != 0)
         return Error{ErrorKind::unsupported,
                      "the CUDA backend has a KV cache of f16 without a window: leave --kv and "
