@@ -4,7 +4,6 @@
 // of values it is an element.
 #include "gpu/kernels/attention.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -87,7 +86,8 @@ __device__ void add_tile(const Attention& p, const AttentionItem& item, std::uin
     state.sum += warp_sum(weight);
     weights[lane_index()] = weight;
     __syncwarp();
-    const std::uint32_t count = std::min(kTileTokens, item.place.position + 1 - tile);
+    const std::uint32_t seen = item.place.position + 1 - tile;
+    const std::uint32_t count = seen < kTileTokens ? seen : kTileTokens;
     for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint16_t* const value =
             p.kv.values + kv_offset(p.kv, item.place.slot, tile + i, kv_head);
@@ -127,7 +127,9 @@ __global__ void attention_kernel(const Attention p) {
     AttentionState<kDims> total;
     for (std::uint32_t split = item.split_begin; split < item.split_end; ++split) {
         AttentionState<kDims> state;
-        const std::uint32_t end = std::min((split + 1) * kSplitTokens, item.place.position + 1);
+        const std::uint32_t seen = item.place.position + 1;
+        const std::uint32_t split_end = (split + 1) * kSplitTokens;
+        const std::uint32_t end = seen < split_end ? seen : split_end;
         for (std::uint32_t tile = split * kSplitTokens; tile < end; tile += kTileTokens)
             add_tile(p, item, kv_head, tile, query, weights, state);
         if (item.partial >= 0) {
