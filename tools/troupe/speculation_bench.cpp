@@ -100,7 +100,7 @@ class Listener final : public actors::SessionHandler {
     std::vector<model::TokenId> tokens;
 };
 
-struct Run {
+struct Measured {
     double tokens_per_second = 0;
     std::uint32_t draft_tokens = 0;
     std::uint32_t accepted_tokens = 0;
@@ -108,8 +108,8 @@ struct Run {
 };
 
 // All streams at once. The rate counts what comes after the first tokens: prompts are not drafted.
-Result<Run> run_once(LocalEngine& engine, const LoadedModel& loaded, const Workload& workload,
-                     const SpeculationBenchFlags& bench, bool speculation) {
+Result<Measured> run_once(LocalEngine& engine, const LoadedModel& loaded, const Workload& workload,
+                          const SpeculationBenchFlags& bench, bool speculation) {
     auto prompt = prompt_tokens(loaded, workload.prompt, true);
     if (!prompt) return prompt.error();
     model::DecodingParams params;
@@ -123,7 +123,7 @@ Result<Run> run_once(LocalEngine& engine, const LoadedModel& loaded, const Workl
         listeners.push_back(std::make_unique<Listener>(*loaded.tokenizer, params));
         engine.submit(*listeners.back(), *prompt, params);
     }
-    Run run;
+    Measured run;
     std::int64_t longest_ns = 0;
     std::uint32_t decoded = 0;
     for (const auto& listener : listeners) {
