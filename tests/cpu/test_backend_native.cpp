@@ -102,4 +102,5 @@ TEST_CASE("int8 greedy texts leave the float32 ones only at close calls", "[cpu]
     std::cout << "int8: " << whole << " of " << slot << " greedy texts the same to 64 tokens, "
               << to_stop << " to their stop, largest gap at a split " << largest_gap << "\n";
     REQUIRE(slot == 24);
+    CHECK(to_stop >= 11);  // 14 measured; llama.cpp: 7
 }
