@@ -1,6 +1,6 @@
 // Conversations in the browser's IndexedDB; the server keeps an answer only until the page has all
-// of it. Saves are at most one a second per conversation, unless asked for at once. Other tabs of the same
-// page are told about every change.
+// of it. Saves are at most one a second per conversation, unless asked for at once. Other tabs of
+// the same page are told about every change.
 
 const databaseName = "troupe";
 const tableName = "conversations";
