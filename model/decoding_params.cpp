@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace troupe::model {
 namespace {
@@ -39,6 +40,10 @@ Result<void> validate_ranges(const DecodingParams& p) {
         return out_of_range("frequency_penalty", p.frequency_penalty, "between -2 and 2");
     if (!(p.presence_penalty >= -2 && p.presence_penalty <= 2))
         return out_of_range("presence_penalty", p.presence_penalty, "between -2 and 2");
+    if (p.beam_width < 1 || p.beam_width > 16)
+        return out_of_range("beam_width", p.beam_width, "between 1 and 16");
+    if (!(p.length_penalty >= -10 && p.length_penalty <= 10))
+        return out_of_range("length_penalty", p.length_penalty, "between -10 and 10");
     if (p.max_tokens < -1) return out_of_range("max_tokens", p.max_tokens, "0 or more");
     if (p.min_tokens < 0) return out_of_range("min_tokens", p.min_tokens, "0 or more");
     if (p.top_logprobs < 0 || p.top_logprobs > 20)
@@ -46,7 +51,32 @@ Result<void> validate_ranges(const DecodingParams& p) {
     return {};
 }
 
+std::optional<BeamConflict> conflict(std::string_view field, double value,
+                                     std::string_view allowed) {
+    return BeamConflict{
+        std::string(field),
+        fmt::format("{} is {}, but with beam_width it must be {}", field, value, allowed)};
+}
+
 }  // namespace
+
+std::optional<BeamConflict> find_beam_conflict(const DecodingParams& p) {
+    if (!p.beams()) return std::nullopt;
+    if (!p.greedy() && p.temperature != 1) return conflict("temperature", p.temperature, "0 or 1");
+    if (p.top_k > 0) return conflict("top_k", p.top_k, "0 or -1");
+    if (p.top_p < 1) return conflict("top_p", p.top_p, "1");
+    if (p.min_p > 0) return conflict("min_p", p.min_p, "0");
+    if (p.typical_p < 1) return conflict("typical_p", p.typical_p, "1");
+    if (p.repetition_penalty != 1) return conflict("repetition_penalty", p.repetition_penalty, "1");
+    if (p.frequency_penalty != 0) return conflict("frequency_penalty", p.frequency_penalty, "0");
+    if (p.presence_penalty != 0) return conflict("presence_penalty", p.presence_penalty, "0");
+    if (p.top_logprobs > 0) return conflict("top_logprobs", p.top_logprobs, "0");
+    if (!p.logit_bias.empty())
+        return BeamConflict{"logit_bias", "logit_bias and beam_width do not go together"};
+    if (!p.samplers.empty())
+        return BeamConflict{"samplers", "samplers and beam_width do not go together"};
+    return std::nullopt;
+}
 
 Result<void> validate(const DecodingParams& p, std::int32_t vocabulary_size) {
     if (auto ranges = validate_ranges(p); !ranges) return ranges;
@@ -67,6 +97,7 @@ Result<void> validate(const DecodingParams& p, std::int32_t vocabulary_size) {
         if (id < 0 || id >= vocabulary_size)
             return out_of_range("stop_token_ids", id,
                                 fmt::format("a token id below {}", vocabulary_size));
+    if (auto clash = find_beam_conflict(p)) return invalid_input(std::move(clash->message));
     return {};
 }
 

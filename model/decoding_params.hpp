@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,9 @@ struct DecodingParams {
     std::vector<std::pair<TokenId, float>> logit_bias;  // -100..100; -100 and below: banned
     std::uint64_t seed = 0;  // always set by the edge; 0 is a seed like any other
 
+    std::int32_t beam_width = 1;  // [1, 16]; 1: no beam search
+    double length_penalty = 1.0;  // [-10, 10]; of beam search
+
     // The order of the steps; empty is the default: penalties, temperature, top_k, typical_p,
     // top_p, min_p.
     std::vector<SamplerStep> samplers;
@@ -53,15 +57,25 @@ struct DecodingParams {
     bool speculation = true;  // drafts may be verified; changes the time alone, never the answer
 
     [[nodiscard]] bool greedy() const { return temperature < 1e-5; }
+    [[nodiscard]] bool beams() const { return beam_width > 1; }
     [[nodiscard]] bool penalised() const {
         return repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;
     }
     friend bool operator==(const DecodingParams&, const DecodingParams&) = default;
 };
 
-// Checks every range above; the error names the field, its value and the range. Token ids are
-// checked against `vocabulary_size`.
+// Checks every range above, and that nothing stands in the way of a beam search; the error names
+// the field, its value and the range. Token ids are checked against `vocabulary_size`.
 [[nodiscard]] Result<void> validate(const DecodingParams& params, std::int32_t vocabulary_size);
+
+// A parameter that means nothing to a beam search, which neither changes scores nor draws.
+struct BeamConflict {
+    std::string field;
+    std::string message;  // names the field, its value and what it may be
+};
+
+// The first of those that are set; values that do nothing are allowed. Empty without beams.
+[[nodiscard]] std::optional<BeamConflict> find_beam_conflict(const DecodingParams& params);
 
 [[nodiscard]] std::string_view to_string(SamplerStep step);
 [[nodiscard]] Result<SamplerStep> parse_sampler_step(std::string_view name);
