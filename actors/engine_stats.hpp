@@ -13,7 +13,7 @@
 
 namespace troupe::actors {
 
-inline constexpr std::size_t kRejectReasons = 3;  // of Rejected::Reason
+inline constexpr std::size_t kRejectReasons = 4;  // of Rejected::Reason
 
 // One writer, any number of readers.
 template <class Number>
@@ -59,7 +59,8 @@ struct EngineStats {
     StatCell<std::uint32_t> requests_running;
     StatCell<std::uint32_t> requests_waiting;
     StatCell<std::uint32_t> kv_pages_total;
-    StatCell<std::uint32_t> kv_pages_leased;  // held by live requests
+    StatCell<std::uint32_t> kv_pages_leased;      // held by live requests
+    StatCell<std::uint32_t> kv_pages_leased_max;  // the most since the start
     StatCell<std::uint32_t> kv_pages_cached;
     StatCell<std::uint64_t> kv_bytes_per_token;
     std::vector<SlotStats> slots;

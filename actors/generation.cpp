@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -30,6 +31,8 @@ void Generation::on(const TokenRun& run, const Delivery& delivery) {
     TROUPE_ASSERT(run.first_index == tokens_, "an answer's tokens arrive in order, none missing");
     TROUPE_ASSERT(std::size_t{run.begin} + run.count <= delivery.tokens.size());
     tokens_ += run.count;
+    for (std::uint32_t i = 0; i < run.count; ++i)
+        logprob_sum_ += delivery.tokens[run.begin + i].logprob;
     for (std::uint32_t i = 0; i < run.count && !stream_.stop(); ++i)
         take_token(delivery.tokens[run.begin + i], delivery);
     release_scores(false);
@@ -45,6 +48,11 @@ void Generation::take_token(const model::SampledToken& token, const Delivery& de
     }
     bytes_fed_ += tokenizer_.bytes_of(token.id).size();
     stream_.feed(std::span(&token.id, 1), text_);
+}
+
+double Generation::mean_logprob() const {
+    if (tokens_ == 0) return -std::numeric_limits<double>::infinity();
+    return logprob_sum_ / tokens_;
 }
 
 // Ill-formed bytes grow when they are replaced, so text_ may run ahead of the bytes fed: a token
@@ -99,6 +107,11 @@ RequestError to_request_error(const Rejected& rejected) {
                     .code = "context_length_exceeded",
                     .message = rejected.message,
                     .param = {}};
+        case Rejected::Reason::too_wide:
+            return {.status = 400,
+                    .code = "invalid_parameter",
+                    .message = rejected.message,
+                    .param = "beam_width"};
         case Rejected::Reason::shutting_down:
             break;
     }

@@ -37,6 +37,9 @@ class Generation {
     // its bytes are in text(); those of a cut stop string never do. Only grows.
     [[nodiscard]] const std::vector<TokenScore>& scores() const { return scores_; }
     [[nodiscard]] std::uint32_t tokens() const { return tokens_; }
+    // Over those tokens, by which answers are ranked; needs log-probabilities to have been asked of
+    // the scheduler. -infinity for an answer without a token.
+    [[nodiscard]] double mean_logprob() const;
 
     // After the end.
     [[nodiscard]] FinishReason reason() const { return reason_.value_or(FinishReason::error); }
@@ -63,6 +66,7 @@ class Generation {
     std::vector<TokenScore> scores_;
     std::deque<HeldScore> held_;
     std::uint32_t tokens_ = 0;
+    double logprob_sum_ = 0;
     std::optional<FinishReason> reason_;
     StopCause cause_;
     Usage usage_;

@@ -106,9 +106,13 @@ void SessionHub::settle(RequestId request, const Usage& usage) {
 }
 
 void SessionHub::submit(Submit submit) {
-    TROUPE_ASSERT(requests_live_ < settings_.requests_live_max, "sessions ask before they submit");
-    ++requests_live_;
-    if (submit.principal.tokens_per_minute > 0) limited_.emplace(submit.request, submit.principal);
+    TROUPE_ASSERT(requests_live_ + submit.answers <= settings_.requests_live_max,
+                  "sessions ask before they submit");
+    requests_live_ += submit.answers;
+    for (std::uint32_t answer = 0; answer < submit.answers; ++answer) {
+        if (submit.principal.tokens_per_minute > 0)
+            limited_.emplace(submit.request + answer, submit.principal);
+    }
     scheduler_.send(std::move(submit));
 }
 

@@ -77,6 +77,7 @@ struct Submit {
     std::vector<model::TokenId> prompt;  // not empty; the edge has checked ids and length
     model::DecodingParams params;
     std::uint32_t answer_index = 0;  // which of n answers of one call; part of the seed
+    std::uint32_t answers = 1;       // of a beam search: its best, as `request`, `request` + 1, …
     Principal principal;
     std::uint64_t cache_salt = 0;     // prefixes are shared only under equal salts
     std::uint32_t shared_tokens = 0;  // leading tokens declared common to all: no salt
@@ -191,7 +192,7 @@ struct Finished {
 struct Rejected {
     SessionId session = 0;
     RequestId request = 0;
-    enum class Reason : std::uint8_t { overloaded, never_fits, shutting_down } reason{};
+    enum class Reason : std::uint8_t { overloaded, never_fits, too_wide, shutting_down } reason{};
     std::string message;
     std::int64_t retry_after_ms = 0;
 };

@@ -5,6 +5,7 @@
 //      +--preempted: leaving first, then waiting again, in front of everybody
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -17,6 +18,8 @@
 
 namespace troupe::actors {
 
+struct BeamGroup;
+
 struct Request {
     enum class State : std::uint8_t { waiting, running, preempting, ended };
 
@@ -28,6 +31,11 @@ struct Request {
     State state = State::waiting;
 
     std::optional<model::TextStream> stop_strings;  // where it has any
+
+    // Beam search: of the client's request while it runs, and of its beams.
+    BeamGroup* group = nullptr;
+    std::uint32_t beam = 0;           // which of the group's
+    std::uint32_t beams_reached = 0;  // the client's: tokens of its beams when it was preempted
 
     // While it waits.
     std::uint32_t principal = 0;  // index into the WaitingRoom's principals
@@ -75,6 +83,11 @@ struct Request {
     [[nodiscard]] std::uint32_t remaining() const { return length() + unread_draws - planned; }
     [[nodiscard]] bool draws_all_planned() const {
         return answer_count() + unread_draws >= answer_max;
+    }
+    // Tokens whose written pages others may take over. Beams keep theirs: most are of no use to
+    // anybody, and pages that a search has left behind must not stand in the way of its next try.
+    [[nodiscard]] std::uint32_t publishable() const {
+        return std::min(written, group == nullptr ? length() : prompt_length);
     }
     [[nodiscard]] bool decodes() const { return remaining() == 1 && !submit.prefill_only; }
 };

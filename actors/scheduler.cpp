@@ -73,6 +73,10 @@ void Scheduler::on(Submit& submit) {
         reject(submit, Rejected::Reason::shutting_down, "the server is shutting down");
         return;
     }
+    TROUPE_ASSERT(submit.answers == 1 ||
+                      (wants_beams(submit) &&
+                       submit.answers <= static_cast<std::uint32_t>(submit.params.beam_width)),
+                  "several answers are the best of a beam search");
     const bool draws = !submit.prefill_only && submit.params.max_tokens != 0;
     const std::uint64_t needed = submit.prompt.size() + (draws ? 1 : 0);
     if (needed > sequence_tokens_max_) {
@@ -81,6 +85,11 @@ void Scheduler::on(Submit& submit) {
                    " tokens of context, the limit is " + std::to_string(sequence_tokens_max_));
         return;
     }
+    if (std::string why = why_too_wide(submit); !why.empty()) {
+        reject(submit, Rejected::Reason::too_wide, std::move(why));
+        return;
+    }
+    const std::uint32_t tokens_max = tokens_max_of(submit);
     Request& request = new_request();
     request.submit = std::move(submit);
     waiting_.enter(request);
@@ -96,17 +105,12 @@ void Scheduler::on(Submit& submit) {
     ++live_count_;
     request.tokens = std::move(request.submit.prompt);
     request.prompt_length = request.length();
-    const std::uint32_t room = sequence_tokens_max_ - request.prompt_length;
+    const std::uint32_t room = tokens_max - request.prompt_length;
     const std::int32_t asked = request.submit.params.max_tokens;
     request.answer_max = asked < 0 ? room : std::min(room, static_cast<std::uint32_t>(asked));
     request.arrival = arrivals_++;
     request.submitted_at = now_;
-    if (!request.submit.params.stop.empty()) {
-        TROUPE_ASSERT(settings_.tokenizer != nullptr, "stop strings need a tokenizer");
-        request.stop_strings =
-            model::TextStream::make(*settings_.tokenizer, {.stops = request.submit.params.stop})
-                .value();
-    }
+    request.stop_strings = stop_strings_of(request.submit.params);
     waiting_.enqueue(request);
     if (const auto reason = reason_to_stop(request)) {
         finish(request, *reason);
@@ -171,12 +175,18 @@ void Scheduler::apply(Request& request, const model::StepPlan& plan,
         stats_.dropped_rows_total.add(step.sample_count);
         return;
     }
+    if (request.group != nullptr && rows > 0 && result.sampled_count > 0) {
+        const model::SampledToken& best = results.sampled[result.sampled_begin];
+        take_row(request, std::span(results.top).subspan(best.top_begin, best.top_count));
+        return;
+    }
     for (std::uint32_t i = 0; i < std::min(rows, result.sampled_count); ++i) {
         append(request, results.sampled[result.sampled_begin + i], results.top);
         if (request.state == State::ended) return;
     }
     if (rows > result.sampled_count) {
-        finish(request, FinishReason::error, {}, "the model's scores are not finite numbers");
+        finish(request.group == nullptr ? request : *request.group->asker, FinishReason::error, {},
+               "the model's scores are not finite numbers");
         return;
     }
     read_text(request);
@@ -212,24 +222,39 @@ void Scheduler::append(Request& request, const model::SampledToken& token,
     outbox_.add_token(request.submit.reply_to, request.submit.request, request.answer_count(),
                       token, top);
     request.tokens.push_back(token.id);
-    if (request.stop_strings) {
-        stop_text_.clear();
-        request.stop_strings->feed({&token.id, 1}, stop_text_);
-        if (const auto& hit = request.stop_strings->stop()) {
-            finish(request, FinishReason::stop,
-                   {.stop_string = static_cast<std::int32_t>(hit->index)});
-            return;
-        }
+    if (const auto cause = stop_string_after(request, token.id)) {
+        finish(request, FinishReason::stop, *cause);
+        return;
     }
     if (request.answer_count() >= request.answer_max) finish(request, FinishReason::length);
 }
 
+std::optional<model::TextStream> Scheduler::stop_strings_of(
+    const model::DecodingParams& params) const {
+    if (params.stop.empty()) return std::nullopt;
+    TROUPE_ASSERT(settings_.tokenizer != nullptr, "stop strings need a tokenizer");
+    return model::TextStream::make(*settings_.tokenizer, {.stops = params.stop}).value();
+}
+
+// The stop string that `token`, the answer's next, completes.
+std::optional<StopCause> Scheduler::stop_string_after(Request& request, model::TokenId token) {
+    if (!request.stop_strings) return std::nullopt;
+    stop_text_.clear();
+    request.stop_strings->feed({&token, 1}, stop_text_);
+    const auto& hit = request.stop_strings->stop();
+    if (!hit) return std::nullopt;
+    return StopCause{.stop_string = static_cast<std::int32_t>(hit->index)};
+}
+
 void Scheduler::publish_stats() {
     const PrefixCacheStats cache = cache_->stats();
-    stats_.requests_running.set(static_cast<std::uint32_t>(running_.size()));
+    const auto alone = std::ranges::count(running_, nullptr, &Request::group);
+    stats_.requests_running.set(static_cast<std::uint32_t>(alone) +
+                                static_cast<std::uint32_t>(groups_.size()));
     stats_.requests_waiting.set(waiting_.count());
     stats_.kv_pages_total.set(cache.pages_total);
     stats_.kv_pages_leased.set(cache.pages_leased);
+    stats_.kv_pages_leased_max.set(std::max(stats_.kv_pages_leased_max.get(), cache.pages_leased));
     stats_.kv_pages_cached.set(cache.pages_cached);
     stats_.kv_bytes_per_token.set(settings_.kv_bytes_per_token);
     stats_.prefix_queried_tokens_total.add(cache.queried_tokens - cache_counted_.queried_tokens);
@@ -255,11 +280,14 @@ void Scheduler::recycle(Request& request) {
 std::string Scheduler::check_integrity() const {
     std::string broken = cache_->check_integrity();
     if (!broken.empty()) return broken;
-    if (cache_->leases() != running_.size() + leaving_.size()) return "a lease has no request";
+    if (broken = check_groups(); !broken.empty()) return broken;
+    if (cache_->leases() != running_.size() + leaving_.size() + unwanted_leases_.size()) {
+        return "a lease has no request";
+    }
     if (free_slots_.size() + running_.size() + leaving_.size() != slot_count_) {
         return "a slot is lost or used twice";
     }
-    std::uint32_t preempting = 0;
+    std::size_t preempting = 0, beams = 0;
     for (const std::vector<Request*>* list : {&running_, &leaving_}) {
         for (const Request* r : *list) {
             if (by_slot_[r->slot] != r) return "a slot belongs to another request";
@@ -273,9 +301,10 @@ std::string Scheduler::check_integrity() const {
             if (r->in_flight > in_flight_.size())
                 return "a request is in more steps than there are";
             preempting += r->state == State::preempting;
+            beams += r->state == State::running && r->group != nullptr;
         }
     }
-    if (live_count_ != running_.size() + preempting + waiting_.count()) {
+    if (live_count_ != running_.size() - beams + groups_.size() + preempting + waiting_.count()) {
         return "live requests are miscounted";
     }
     return {};

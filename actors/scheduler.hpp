@@ -4,8 +4,8 @@
 // most one RunStep to the executor and one Delivery to each hub.
 //
 // Code by topic: scheduler.cpp the step and its messages, scheduler_admission.cpp who gets pages,
-// scheduler_plan.cpp what runs, scheduler_drafts.cpp speculative decoding, scheduler_ending.cpp how
-// requests end.
+// scheduler_plan.cpp what runs, scheduler_drafts.cpp speculative decoding, scheduler_beams.cpp beam
+// search, scheduler_ending.cpp how requests end.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/beam_group.hpp"
 #include "actors/draft_share.hpp"
 #include "actors/engine_stats.hpp"
 #include "actors/limits.hpp"
@@ -105,6 +106,10 @@ class Scheduler {
                std::size_t index);
     void append(Request& request, const model::SampledToken& token,
                 std::span<const model::TokenLogprob> top);
+    [[nodiscard]] std::optional<model::TextStream> stop_strings_of(
+        const model::DecodingParams& params) const;
+    [[nodiscard]] std::optional<StopCause> stop_string_after(Request& request,
+                                                             model::TokenId token);
     void publish_stats();
 
     // scheduler_admission.cpp
@@ -113,9 +118,11 @@ class Scheduler {
     void ask_trims();
     void ask_growth();
     void ask_admissions();
+    void make_room();
     void take_grown();
     void take_admitted();
     void start_running(Request& request, const CacheStepDone::Admitted& admitted);
+    void occupy_slot(Request& request, LeaseId lease, std::uint32_t written);
     void see_off_the_departing();
     void preempt_youngest();
     [[nodiscard]] static bool wants_row(const Request& request);
@@ -139,18 +146,43 @@ class Scheduler {
     void add_draft(Request& request);
     void settle_draft(Request& request, const model::SequenceStep& step, std::uint32_t rows_held);
     void read_text(Request& request);
+    // scheduler_beams.cpp
+    [[nodiscard]] static bool wants_beams(const Submit& submit);
+    [[nodiscard]] std::uint32_t tokens_max_of(const Submit& submit) const;
+    [[nodiscard]] std::string why_too_wide(const Submit& submit) const;
+    void keep_to_free_slots();
+    [[nodiscard]] std::uint32_t unreserved_slots() const;
+    [[nodiscard]] std::uint32_t pages_of_further_beams(const Request& request,
+                                                       std::uint32_t tokens) const;
+    void start_beams(Request& asker, const CacheStepDone::Admitted& admitted);
+    [[nodiscard]] Request& new_beam(BeamGroup& group, std::uint32_t index);
+    void take_row(Request& beam, std::span<const model::TokenLogprob> best);
+    void move_beams(BeamGroup& group);
+    void ask_forks();
+    void take_forked();
+    void tell_answers(BeamGroup& group);
+    void tell_answer(Request& asker, std::uint32_t index, const model::BeamSearch::Answer& answer);
+    void end_beams(Request& asker);
+    void preempt_beams(Request& asker);
+    [[nodiscard]] std::string check_groups() const;
 
     // scheduler_ending.cpp
     void end_the_stopped();
+    void add_admitted_to_scratch();
     [[nodiscard]] std::optional<FinishReason> reason_to_stop(const Request& request) const;
     void fail_everybody(const std::string& message);
     void start_afresh();
     void finish(Request& request, FinishReason reason, StopCause cause = {},
-                std::string error = {});
-    void reject(const Submit& submit, Rejected::Reason reason, std::string message);
+                const std::string& error = {});
+    void tell_finished(const Request& request, std::uint32_t answer, FinishReason reason,
+                       StopCause cause, const std::string& error = {});
+    void retire(Request& request, FinishReason reason);
+    void leave(Request& request);
+    void reject(const Submit& submit, Rejected::Reason reason, const std::string& message);
     [[nodiscard]] std::int64_t retry_after_ms() const;
     void tell_the_waiting();
     void tell_progress(Request& request);
+    void tell_progress_now(Request& request);
 
     [[nodiscard]] Request& new_request();
     void recycle(Request& request);
@@ -169,11 +201,12 @@ class Scheduler {
 
     std::vector<std::unique_ptr<Request>> requests_;  // live and spare ones
     std::vector<Request*> spare_requests_;
-    std::vector<Request*> running_;    // oldest admission first
+    std::vector<Request*> running_;    // oldest admission first; of a beam search its beams
     std::vector<Request*> leaving_;    // ended or preempted, named by a submitted step
     std::vector<Request*> departing_;  // in this step: their leases go back
     std::vector<Request*> by_slot_;
-    std::vector<model::SlotId> free_slots_;
+    std::vector<model::SlotId> free_slots_;  // those that groups have reserved included
+    std::vector<std::unique_ptr<BeamGroup>> groups_;
     std::uint32_t live_count_ = 0;
     std::uint64_t arrivals_ = 0;
 
@@ -183,9 +216,15 @@ class Scheduler {
     CacheStepDone answer_;
     std::vector<Request*> growing_;  // as in ask_.grow: those that must, then for drafts
     std::size_t must_grow_ = 0;
-    std::vector<Request*> admitting_;    // as in ask_.admit
-    std::vector<Request*> prompts_;      // running, with more than one position to compute
-    std::vector<std::uint32_t> shares_;  // of prompts_, in tokens
+    struct Forking {
+        Request* asker;
+        BeamGroup::Fork fork;
+    };
+    std::vector<Forking> forking_;          // as in ask_.fork
+    std::vector<Request*> admitting_;       // as in ask_.admit
+    std::vector<LeaseId> unwanted_leases_;  // granted to what had to go; returned in the next step
+    std::vector<Request*> prompts_;         // running, with more than one position to compute
+    std::vector<std::uint32_t> shares_;     // of prompts_, in tokens
     std::vector<Request*> scratch_;
     std::unique_ptr<model::StepPlan> plan_;
     std::uint32_t decode_rows_ = 0;

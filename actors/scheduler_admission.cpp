@@ -19,6 +19,7 @@ void Scheduler::ask_cache(bool sending) {
     ask_.clear();
     growing_.clear();
     must_grow_ = 0;
+    forking_.clear();
     admitting_.clear();
     ask_releases();
     ask_trims();
@@ -26,11 +27,14 @@ void Scheduler::ask_cache(bool sending) {
         ask_growth();
         must_grow_ = growing_.size();
         ask_draft_growth();
+        ask_forks();
         ask_admissions();
     }
     cache_->step(ask_, answer_);
     see_off_the_departing();
+    make_room();
     take_grown();
+    take_forked();
     take_admitted();
 }
 
@@ -39,7 +43,7 @@ void Scheduler::ask_cache(bool sending) {
 void Scheduler::ask_releases() {
     departing_.clear();
     const auto publish = [this](Request& request) {
-        const std::uint32_t known = std::min(request.written, request.length());
+        const std::uint32_t known = request.publishable();
         if (known / model::kPageTokens <= request.published_pages) return;
         request.published_pages = known / model::kPageTokens;
         ask_.publish.push_back(
@@ -47,6 +51,8 @@ void Scheduler::ask_releases() {
     };
     for (Request* request : running_)
         publish(*request);
+    ask_.release.assign(unwanted_leases_.begin(), unwanted_leases_.end());
+    unwanted_leases_.clear();
     for (Request* request : leaving_) {
         publish(*request);
         if (request->in_flight > 0) continue;
@@ -102,7 +108,8 @@ void Scheduler::ask_growth() {
 }
 
 void Scheduler::ask_admissions() {
-    if (waiting_.count() == 0 || free_slots_.empty()) return;
+    const std::uint32_t slots = unreserved_slots();
+    if (waiting_.count() == 0 || slots == 0) return;
     if (!ask_.release.empty() || !ask_.trim.empty() || running_.empty()) admission_blocked_ = false;
     if (admission_blocked_) return;
     const auto blocked = [this](const Request& request) {
@@ -110,7 +117,8 @@ void Scheduler::ask_admissions() {
         look_at_waiting_ |= stopped;  // the next step ends it
         return stopped || cache_->pending(request.waits_for);
     };
-    waiting_.next(std::min(free_slots_.size(), limits::kAdmissionsPerStep), blocked, admitting_);
+    waiting_.next(std::min<std::size_t>(slots, limits::kAdmissionsPerStep), blocked, admitting_);
+    keep_to_free_slots();
     const auto running = static_cast<std::uint32_t>(running_.size());
     const std::uint32_t keep_free = std::min(running, settings_.pages_total / kKeepFreeDivisor);
     for (const Request* request : admitting_) {
@@ -118,12 +126,13 @@ void Scheduler::ask_admissions() {
             request->submit.prefill_only
                 ? 0
                 : std::min(kGrowthTokens, request->answer_max - request->answer_count());
-        ask_.admit.push_back({.tokens = request->tokens,
-                              .growth_tokens = growth,
-                              .salt = request->submit.cache_salt,
-                              .shared_tokens = request->submit.shared_tokens,
-                              .keep_free = keep_free,
-                              .pages_max = settings_.pages_per_sequence_max()});
+        ask_.admit.push_back(
+            {.tokens = request->tokens,
+             .growth_tokens = growth,
+             .salt = request->submit.cache_salt,
+             .shared_tokens = request->submit.shared_tokens,
+             .keep_free = keep_free + pages_of_further_beams(*request, request->length() + growth),
+             .pages_max = settings_.pages_per_sequence_max()});
     }
 }
 
@@ -135,10 +144,14 @@ void Scheduler::see_off_the_departing() {
     }
 }
 
-void Scheduler::take_grown() {
-    // Whoever is on its way out brings pages back: nobody else has to go.
-    const bool refused = std::ranges::count(std::span(answer_.grown).first(must_grow_), 0u) > 0;
+// Where somebody was refused a page that must have it, unless there are some on their way back.
+void Scheduler::make_room() {
+    const bool refused = std::ranges::count(std::span(answer_.grown).first(must_grow_), 0u) > 0 ||
+                         std::ranges::count(answer_.forked, kNoLease) > 0;
     if (refused && leaving_.empty()) preempt_youngest();
+}
+
+void Scheduler::take_grown() {
     for (std::size_t i = 0; i < growing_.size(); ++i) {
         Request& request = *growing_[i];
         const std::size_t known = request.capacity / model::kPageTokens;
@@ -170,20 +183,28 @@ void Scheduler::start_running(Request& request, const CacheStepDone::Admitted& a
     waiting_.dequeue(request);
     request.state = State::running;
     request.waits_for = {};
-    request.lease = admitted.lease;
-    request.capacity =
-        static_cast<std::uint32_t>(cache_->pages(request.lease).size()) * model::kPageTokens;
-    request.planned = admitted.cached_tokens;
-    request.written = admitted.cached_tokens;
-    request.published_pages = admitted.cached_tokens / model::kPageTokens;
-    request.unread_end = std::max(settings_.window.unread_end(admitted.cached_tokens),
-                                  settings_.window.first_unread_page());
     if (!request.ever_planned) {
         request.ever_planned = true;
         request.cached_tokens = admitted.cached_tokens;
         request.planned_at = now_;
         request.progress_told_at = now_;
     }
+    if (wants_beams(request.submit)) {
+        start_beams(request, admitted);
+    } else {
+        occupy_slot(request, admitted.lease, admitted.cached_tokens);
+    }
+}
+
+// The request runs, with a slot of its own; its first `written` tokens are in the lease's pages.
+void Scheduler::occupy_slot(Request& request, LeaseId lease, std::uint32_t written) {
+    request.lease = lease;
+    request.capacity = static_cast<std::uint32_t>(cache_->pages(lease).size()) * model::kPageTokens;
+    request.planned = written;
+    request.written = written;
+    request.published_pages = written / model::kPageTokens;
+    request.unread_end =
+        std::max(settings_.window.unread_end(written), settings_.window.first_unread_page());
     request.slot = free_slots_.back();
     free_slots_.pop_back();
     by_slot_[request.slot] = &request;
@@ -192,15 +213,19 @@ void Scheduler::start_running(Request& request, const CacheStepDone::Admitted& a
 }
 
 void Scheduler::preempt_youngest() {
-    const auto youngest = std::ranges::max_element(running_, {}, &Request::arrival);
-    Request* request = *youngest;
-    running_.erase(youngest);
-    request->state = State::preempting;
-    leaving_.push_back(request);
     stats_.preemptions_total.add(1);
+    Request& youngest = **std::ranges::max_element(running_, {}, &Request::arrival);
+    if (youngest.group != nullptr) {
+        preempt_beams(*youngest.group->asker);
+        return;
+    }
+    leave(youngest);
+    youngest.state = State::preempting;
 }
 
+// A beam's next token is known when the rows of all its group are.
 bool Scheduler::wants_row(const Request& request) {
+    if (request.group != nullptr && request.unread_draws > 0) return false;
     return request.remaining() > 0 && (request.submit.prefill_only || !request.draws_all_planned());
 }
 

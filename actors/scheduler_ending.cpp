@@ -23,12 +23,21 @@ void Scheduler::end_the_stopped() {
     look_at_waiting_ = false;
     scratch_.clear();
     if (all && waiting_.count() > 0) waiting_.in_order(scratch_);
-    scratch_.insert(scratch_.end(), running_.begin(), running_.end());
-    for (Request* request : leaving_) {
-        if (request->state == State::preempting) scratch_.push_back(request);
-    }
+    add_admitted_to_scratch();
     for (Request* request : scratch_) {
         if (const auto reason = reason_to_stop(*request)) finish(*request, *reason);
+    }
+}
+
+// The clients' requests that do not wait, or do not yet wait again; no beams.
+void Scheduler::add_admitted_to_scratch() {
+    for (Request* request : running_) {
+        if (request->group == nullptr) scratch_.push_back(request);
+    }
+    for (const auto& group : groups_)
+        scratch_.push_back(group->asker);
+    for (Request* request : leaving_) {
+        if (request->state == State::preempting) scratch_.push_back(request);
     }
 }
 
@@ -51,15 +60,23 @@ std::optional<FinishReason> Scheduler::reason_to_stop(const Request& request) co
     return std::nullopt;
 }
 
-void Scheduler::finish(Request& request, FinishReason reason, StopCause cause, std::string error) {
+void Scheduler::finish(Request& request, FinishReason reason, StopCause cause,
+                       const std::string& error) {
+    for (std::uint32_t answer = 0; answer < request.submit.answers; ++answer)
+        tell_finished(request, answer, reason, cause, error);
+    retire(request, reason);
+}
+
+void Scheduler::tell_finished(const Request& request, std::uint32_t answer, FinishReason reason,
+                              StopCause cause, const std::string& error) {
     Finished finished;
     finished.session = request.submit.reply_to.session;
-    finished.request = request.submit.request;
+    finished.request = request.submit.request + answer;
     finished.reason = reason;
     finished.cause = cause;
     finished.usage = {request.prompt_length, request.cached_tokens, request.generated,
                       request.draft_tokens, request.accepted_tokens};
-    finished.error = std::move(error);
+    finished.error = error;
     const auto planned_at = request.ever_planned ? request.planned_at : now_;
     const auto drawn_at = request.generated > 0 ? request.first_token_at : now_;
     finished.queued_ns = (planned_at - request.submitted_at).count();
@@ -67,6 +84,10 @@ void Scheduler::finish(Request& request, FinishReason reason, StopCause cause, s
     finished.decode_ns = (now_ - drawn_at).count();
     outbox_.add(request.submit.reply_to, std::move(finished));
     stats_.finished_total[static_cast<std::size_t>(reason)].add(1);
+}
+
+// All has been told: the request goes, its pages as soon as no submitted step names them.
+void Scheduler::retire(Request& request, FinishReason reason) {
     if (reason == FinishReason::cancelled) request.cancelled_at = now_;
     --live_count_;
     waiting_.leave(request);
@@ -80,21 +101,33 @@ void Scheduler::finish(Request& request, FinishReason reason, StopCause cause, s
     const double interval_ns = static_cast<double>((now_ - last_finish_at_).count());
     finish_interval_ns_ += (interval_ns - finish_interval_ns_) * kFinishIntervalShare;
     last_finish_at_ = now_;
-    if (request.state == State::running) {
-        std::erase(running_, &request);
-        leaving_.push_back(&request);
+    if (request.group != nullptr) {
+        end_beams(request);
+        recycle(request);
+    } else if (request.state == State::running) {
+        leave(request);
+    } else {
+        request.state = State::ended;
     }
+}
+
+void Scheduler::leave(Request& request) {
+    std::erase(running_, &request);
+    leaving_.push_back(&request);
     request.state = State::ended;
 }
 
-void Scheduler::reject(const Submit& submit, Rejected::Reason reason, std::string message) {
-    const bool later = reason != Rejected::Reason::never_fits;
-    outbox_.add(submit.reply_to, Rejected{.session = submit.reply_to.session,
-                                          .request = submit.request,
-                                          .reason = reason,
-                                          .message = std::move(message),
-                                          .retry_after_ms = later ? retry_after_ms() : 0});
-    stats_.rejected_total[static_cast<std::size_t>(reason)].add(1);
+void Scheduler::reject(const Submit& submit, Rejected::Reason reason, const std::string& message) {
+    using Reason = Rejected::Reason;
+    const bool later = reason != Reason::never_fits && reason != Reason::too_wide;
+    for (std::uint32_t answer = 0; answer < submit.answers; ++answer) {
+        outbox_.add(submit.reply_to, Rejected{.session = submit.reply_to.session,
+                                              .request = submit.request + answer,
+                                              .reason = reason,
+                                              .message = message,
+                                              .retry_after_ms = later ? retry_after_ms() : 0});
+        stats_.rejected_total[static_cast<std::size_t>(reason)].add(1);
+    }
 }
 
 // When the queue will have moved on, if requests go on ending as fast as they did.
@@ -121,6 +154,10 @@ void Scheduler::tell_the_waiting() {
 
 void Scheduler::tell_progress(Request& request) {
     if (now_ - request.progress_told_at < kNewsInterval || request.answer_count() > 0) return;
+    tell_progress_now(request);
+}
+
+void Scheduler::tell_progress_now(Request& request) {
     request.progress_told_at = now_;
     outbox_.add(request.submit.reply_to, PromptProgress{.session = request.submit.reply_to.session,
                                                         .request = request.submit.request,
@@ -131,10 +168,7 @@ void Scheduler::tell_progress(Request& request) {
 
 void Scheduler::fail_everybody(const std::string& message) {
     waiting_.in_order(scratch_);
-    scratch_.insert(scratch_.end(), running_.begin(), running_.end());
-    for (Request* request : leaving_) {
-        if (request->state == State::preempting) scratch_.push_back(request);
-    }
+    add_admitted_to_scratch();
     for (Request* request : scratch_)
         finish(*request, FinishReason::error, {}, message);
     for (Request* request : leaving_)
@@ -145,6 +179,8 @@ void Scheduler::fail_everybody(const std::string& message) {
 void Scheduler::start_afresh() {
     running_.clear();
     leaving_.clear();
+    groups_.clear();
+    unwanted_leases_.clear();
     in_flight_.clear();
     next_step_ = 0;
     cache_ = std::make_unique<PrefixCache>(settings_.pages_total, settings_.window);

@@ -66,8 +66,8 @@ class Families {
     std::vector<MetricFamily> families_;
 };
 
-constexpr std::array<std::string_view, actors::kRejectReasons> kRefusals{"overloaded", "never_fits",
-                                                                         "shutting_down"};
+constexpr std::array<std::string_view, actors::kRejectReasons> kRefusals{
+    "overloaded", "never_fits", "too_wide", "shutting_down"};
 
 double number(auto value) {
     return static_cast<double>(value);

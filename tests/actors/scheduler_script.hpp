@@ -76,12 +76,14 @@ class SchedulerScript {
         return submit(std::move(s));
     }
     RequestId submit(Submit s) {
-        const RequestId id = next_id_++;
+        const RequestId id = next_id_;
+        next_id_ += s.answers;
         s.request = id;
         s.reply_to = {0, id + 1000};
         s.stop = runtime::StopFlag::make();
         flags_[id] = s.stop;
-        asked[id] = s;
+        for (std::uint32_t answer = 0; answer < s.answers; ++answer)
+            asked[id + answer] = s;
         messages_.push_back(std::move(s));
         return id;
     }
@@ -173,7 +175,7 @@ class SchedulerScript {
         }
     }
     Heard& of(RequestId id, SessionId session) {
-        REQUIRE(session == id + 1000);
+        REQUIRE(session == asked.at(id).reply_to.session);
         REQUIRE_FALSE(heard[id].ended());  // nothing comes after the terminal event
         return heard[id];
     }

@@ -16,10 +16,16 @@ struct ExpectedAnswer {
     actors::StopCause cause;
 };
 
-// `sequence_tokens_max`: what context and pool allow for prompt and answer together.
-[[nodiscard]] ExpectedAnswer expected_answer(const actors::Submit& submit,
-                                             std::uint32_t sequence_tokens_max,
-                                             std::int32_t vocabulary_size,
-                                             model::AttentionWindow window);
+// What bounds an answer beside its own parameters.
+struct Room {
+    std::uint32_t sequence_tokens_max = 0;  // what context and pool allow for prompt and answer
+    std::uint32_t pages_total = 0;
+    std::int32_t vocabulary_size = 0;
+    model::AttentionWindow window{};
+};
+
+// `answer`: of Submit::answers, which one.
+[[nodiscard]] ExpectedAnswer expected_answer(const actors::Submit& submit, const Room& room,
+                                             std::uint32_t answer = 0);
 
 }  // namespace troupe::simulation

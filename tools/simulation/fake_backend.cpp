@@ -51,6 +51,20 @@ TokenId drawn_token(const DrawInput& in, const model::DecodingParams& params,
     return id == kEndToken && masked ? id + 1 : id;
 }
 
+// The best tokens of a row, by falling log-probability, then rising id.
+std::vector<model::TokenLogprob> best_tokens(std::uint64_t seen, std::uint32_t position,
+                                             std::size_t count, std::int32_t vocabulary_size) {
+    std::vector<model::TokenLogprob> row;
+    for (TokenId id = 0; id < vocabulary_size; ++id) {
+        const std::uint64_t value = mixed(mixed(seen, position), static_cast<std::uint64_t>(id));
+        // Few values, so that equal ones are met; an end is about as likely as anything.
+        row.push_back({id, -0.25F * static_cast<float>(1 + value % 32)});
+    }
+    std::ranges::stable_sort(row, std::ranges::greater{}, &model::TokenLogprob::logprob);
+    row.resize(std::min(row.size(), count));
+    return row;
+}
+
 }  // namespace
 
 FakeBackend::FakeBackend(FakeBackendOptions options)
@@ -172,9 +186,9 @@ void FakeBackend::run_sequence(const model::StepPlan& plan, const model::Sequenc
             slot.fed.push_back(token);
         }
         if (i + step.sample_count < step.token_count || row.failed) continue;
-        slot.drawn = draw(slot, position);
+        result.sampled.push_back(draw(slot, position, result.top));
+        slot.drawn = result.sampled.back().id;
         slot.drawn_in_step = plan.step;
-        result.sampled.push_back({.id = slot.drawn});
         ++row.sampled_count;
     }
 }
@@ -203,8 +217,9 @@ std::uint64_t FakeBackend::digest(const Slot& slot, std::uint32_t position) {
     return pages_.at(page)[position % kPageTokens];
 }
 
-TokenId FakeBackend::draw(const Slot& slot, std::uint32_t position) {
-    if (position / kPageTokens >= slot.pages.size()) return kEndToken;
+model::SampledToken FakeBackend::draw(const Slot& slot, std::uint32_t position,
+                                      std::vector<model::TokenLogprob>& top) {
+    if (position / kPageTokens >= slot.pages.size()) return {.id = kEndToken};
     DrawInput in{.history = slot.history,
                  .answer_index = slot.answer_index,
                  .answer_count = position + 1 - slot.prompt_length,
@@ -218,8 +233,15 @@ TokenId FakeBackend::draw(const Slot& slot, std::uint32_t position) {
             in.history += after(1, token);
     }
     const TokenId token = drawn_token(in, slot.params, options_.vocabulary_size);
+    const auto best =
+        best_tokens(in.seen, position, static_cast<std::size_t>(slot.params.top_logprobs),
+                    options_.vocabulary_size);
+    const auto top_begin = static_cast<std::uint32_t>(top.size());
+    top.insert(top.end(), best.begin(), best.end());
     const bool other = options_.disagree && options_.disagree();
-    return other ? 1 + token % (options_.vocabulary_size - 1) : token;
+    return {.id = other ? 1 + token % (options_.vocabulary_size - 1) : token,
+            .top_begin = top_begin,
+            .top_count = static_cast<std::uint32_t>(best.size())};
 }
 
 void FakeBackend::expect(bool rule, const char* what) {
@@ -252,6 +274,20 @@ std::vector<TokenId> FakeBackend::oracle(std::span<const TokenId> prompt,
         read(answer.back());
     }
     return answer;
+}
+
+std::vector<model::TokenLogprob> FakeBackend::oracle_row(std::span<const TokenId> tokens,
+                                                         std::size_t count,
+                                                         std::int32_t vocabulary_size,
+                                                         model::AttentionWindow window) {
+    const auto last = static_cast<std::uint32_t>(tokens.size()) - 1;
+    const std::uint32_t begin = window_begin(window, last);
+    std::uint64_t digest = 0, seen = 0;
+    for (std::uint32_t i = 0; i <= last; ++i) {
+        digest = after(digest, tokens[i]);
+        if (i < window.sinks || i >= begin) seen += digest;
+    }
+    return best_tokens(seen, last, count, vocabulary_size);
 }
 
 }  // namespace troupe::simulation

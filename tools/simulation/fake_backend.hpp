@@ -67,6 +67,12 @@ class FakeBackend final : public model::Backend {
                                                             std::int32_t vocabulary_size,
                                                             model::AttentionWindow window = {});
 
+    // The likeliest tokens after `tokens`, as a row with `top_logprobs` gives them: those that a
+    // beam search sees. No real distribution, but a function of all that went before.
+    [[nodiscard]] static std::vector<model::TokenLogprob> oracle_row(
+        std::span<const model::TokenId> tokens, std::size_t count, std::int32_t vocabulary_size,
+        model::AttentionWindow window = {});
+
  private:
     struct Slot {
         bool open = false;
@@ -90,7 +96,8 @@ class FakeBackend final : public model::Backend {
                       model::StepResult& result);
     void write(Slot& slot, std::uint32_t position, model::TokenId token);
     [[nodiscard]] std::uint64_t digest(const Slot& slot, std::uint32_t position);
-    [[nodiscard]] model::TokenId draw(const Slot& slot, std::uint32_t position);
+    [[nodiscard]] model::SampledToken draw(const Slot& slot, std::uint32_t position,
+                                           std::vector<model::TokenLogprob>& top);
     void expect(bool rule, const char* what);
 
     FakeBackendOptions options_;

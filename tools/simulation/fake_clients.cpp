@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "actors/beam_group.hpp"
 #include "actors/limits.hpp"
 #include "runtime/timer.hpp"
 #include "tools/simulation/expected_answer.hpp"
@@ -34,7 +35,7 @@ FakeClients::FakeClients(runtime::Simulation& simulation, runtime::SimLane& lane
       hub_(hub),
       server_(server),
       failures_(failures),
-      inbox_(actors::limits::hub_mailbox(server.sequence_tokens_max)) {}
+      inbox_(actors::limits::hub_mailbox(server.room.sequence_tokens_max)) {}
 
 void FakeClients::start(runtime::Address<actors::SchedulerMessage> scheduler,
                         std::uint32_t requests) {
@@ -95,7 +96,17 @@ actors::Submit FakeClients::make_request() {
     submit.prefill_only = random.chance(0.05);
     if (random.chance(0.05)) submit.deadline = lane_.now() + up_to(random, 300ms);
     submit.stop = runtime::StopFlag::make();
+    if (random.chance(0.15)) ask_for_beams(submit);
     return submit;
+}
+
+void FakeClients::ask_for_beams(actors::Submit& submit) {
+    Random& random = simulation_.random();
+    submit.params.presence_penalty = 0;
+    submit.params.beam_width = static_cast<std::int32_t>(random.between(2, 6));
+    submit.params.length_penalty = static_cast<double>(random.between(-1, 2));
+    if (submit.prefill_only) return;
+    submit.answers = static_cast<std::uint32_t>(random.between(1, submit.params.beam_width));
 }
 
 std::vector<TokenId> FakeClients::make_prompt() {
@@ -144,11 +155,15 @@ model::DecodingParams FakeClients::make_params() {
 
 void FakeClients::send(actors::Submit submit) {
     const actors::RequestId id = submit.request;
-    requests_[id].submit = submit;
-    ++unended_;
+    const std::uint32_t answers = submit.answers;
+    for (std::uint32_t answer = 0; answer < answers; ++answer) {
+        requests_[id + answer] = {.submit = submit, .heard = {}, .answer = answer};
+        ++unended_;
+    }
     if (!scheduler_->send(std::move(submit))) {
         if (!server_.closing) fail(id, "the engine has ended and nobody had asked it to");
-        end(requests_[id]);
+        for (std::uint32_t answer = 0; answer < answers; ++answer)
+            end(requests_[id + answer]);
         return;
     }
     if (simulation_.chance("cancel", 0.3)) lane_.spawn("cancel_later", cancel_later(id));
@@ -156,7 +171,8 @@ void FakeClients::send(actors::Submit submit) {
 
 void FakeClients::cancel(actors::RequestId id, runtime::StopReason reason) {
     Sent& sent = requests_[id];
-    sent.asked_to_stop = true;
+    for (std::uint32_t answer = 0; answer < sent.submit.answers; ++answer)
+        requests_[id + answer].asked_to_stop = true;
     if (sent.submit.stop->request(reason)) scheduler_->send_control(actors::Cancel{id});
 }
 
@@ -198,18 +214,11 @@ void FakeClients::hear(const actors::Delivery&, const actors::Finished& event) {
 }
 
 void FakeClients::hear(const actors::Delivery&, const actors::Rejected& event) {
-    using Reason = actors::Rejected::Reason;
     Sent* sent = find(event.session, event.request);
     if (sent == nullptr) return;
     lane_.note("rejected", static_cast<std::int64_t>(event.request),
                static_cast<std::int64_t>(event.reason));
-    const bool draws = !sent->submit.prefill_only && sent->submit.params.max_tokens != 0;
-    const bool fits = sent->submit.prompt.size() + (draws ? 1 : 0) <= server_.sequence_tokens_max;
-    if (event.reason == Reason::never_fits && fits) fail(event.request, "it fits and was refused");
-    if (event.reason == Reason::shutting_down && !server_.closing) {
-        fail(event.request, "it was refused by a server that is not shutting down");
-    }
-    if (!sent->heard.empty()) fail(event.request, "it was refused after it had begun");
+    judge(*sent, event);
     end(*sent);
 }
 
@@ -230,8 +239,7 @@ void FakeClients::end(Sent& sent) {
 }
 
 void FakeClients::judge(const Sent& sent, const actors::Finished& event) {
-    const ExpectedAnswer expected = expected_answer(sent.submit, server_.sequence_tokens_max,
-                                                    server_.vocabulary_size, server_.window);
+    const ExpectedAnswer expected = expected_answer(sent.submit, server_.room, sent.answer);
     if (event.usage.prompt_tokens != sent.submit.prompt.size()) fail(event.request, "wrong usage");
     if (event.usage.generated_tokens < sent.heard.size() ||
         event.usage.generated_tokens > sent.heard.size() + 1) {
@@ -257,6 +265,23 @@ void FakeClients::judge(const Sent& sent, const actors::Finished& event) {
     if (event.reason == FinishReason::deadline && !sent.submit.deadline) {
         fail(event.request, "it had no deadline");
     }
+}
+
+void FakeClients::judge(const Sent& sent, const actors::Rejected& event) {
+    using Reason = actors::Rejected::Reason;
+    const model::DecodingParams& params = sent.submit.params;
+    const auto prompt = static_cast<std::uint32_t>(sent.submit.prompt.size());
+    const bool draws = !sent.submit.prefill_only && params.max_tokens != 0;
+    const bool fits = prompt + (draws ? 1 : 0) <= server_.room.sequence_tokens_max;
+    if (event.reason == Reason::never_fits && fits) fail(event.request, "it fits and was refused");
+    const auto width = static_cast<std::uint32_t>(params.beam_width);
+    const bool narrow = width <= server_.slot_count &&
+                        actors::beam_pages(width, prompt, prompt + 1) <= server_.room.pages_total;
+    if (event.reason == Reason::too_wide && narrow) fail(event.request, "its beams have room");
+    if (event.reason == Reason::shutting_down && !server_.closing) {
+        fail(event.request, "it was refused by a server that is not shutting down");
+    }
+    if (!sent.heard.empty()) fail(event.request, "it was refused after it had begun");
 }
 
 void FakeClients::check_all_ended() {

@@ -15,14 +15,14 @@
 #include "runtime/address.hpp"
 #include "runtime/mailbox.hpp"
 #include "runtime/sim.hpp"
+#include "tools/simulation/expected_answer.hpp"
 
 namespace troupe::simulation {
 
 // What the clients know of the server.
 struct ServerFacts {
-    std::uint32_t sequence_tokens_max = 0;
-    std::int32_t vocabulary_size = 0;
-    model::AttentionWindow window;
+    Room room;
+    std::uint32_t slot_count = 0;
     bool closing = false;  // shutdown was asked for, or the engine has given up
 };
 
@@ -53,6 +53,7 @@ class FakeClients {
     struct Sent {
         actors::Submit submit;
         std::vector<model::TokenId> heard;
+        std::uint32_t answer = 0;  // of those of a beam search, each with an id of its own
         bool ended = false;
         bool asked_to_stop = false;
     };
@@ -62,6 +63,7 @@ class FakeClients {
     [[nodiscard]] boost::asio::awaitable<void> listen();
 
     [[nodiscard]] actors::Submit make_request();
+    void ask_for_beams(actors::Submit& submit);
     [[nodiscard]] std::vector<model::TokenId> make_prompt();
     [[nodiscard]] model::DecodingParams make_params();
     void send(actors::Submit submit);
@@ -75,6 +77,7 @@ class FakeClients {
     [[nodiscard]] Sent* find(actors::SessionId session, actors::RequestId request);
     void end(Sent& sent);
     void judge(const Sent& sent, const actors::Finished& event);
+    void judge(const Sent& sent, const actors::Rejected& event);
     void fail(actors::RequestId request, const std::string& what);
 
     runtime::Simulation& simulation_;

@@ -33,11 +33,13 @@ class World {
           backend_options_(make_backend_options()),
           backend_(make_backend()) {
         const model::BackendInfo& info = backend_->info();
-        server_.vocabulary_size = info.vocabulary_size;
-        server_.window = info.window;
         actors::SchedulerSettings described;
         described.describe(info);
-        server_.sequence_tokens_max = described.sequence_tokens_max();
+        server_.room = {.sequence_tokens_max = described.sequence_tokens_max(),
+                        .pages_total = info.pages_total,
+                        .vocabulary_size = info.vocabulary_size,
+                        .window = info.window};
+        server_.slot_count = std::min(info.slots_max, info.tokens_per_step_max);
         std::vector<runtime::Address<actors::HubMessage>> hubs;
         for (std::uint32_t hub = 0; hub < kHubs; ++hub) {
             runtime::SimLane& lane = simulation_.add_lane("io-" + std::to_string(hub));
