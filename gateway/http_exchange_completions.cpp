@@ -1,5 +1,6 @@
 // POST /v1/chat/completions and /v1/completions: n answers to each prompt, all at work at once,
-// told as one JSON object or as server-sent events. Chunks are made when they are asked for.
+// told as one JSON object or as server-sent events. Chunks are made when they are asked for. With
+// best_of there are more at work than are told; beams are one request with n answers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,11 +81,14 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
 
     void prepare();
     void submit_all(std::vector<FittedPrompt> prompts);
+    void submit(const Choice& choice, const std::vector<model::TokenId>& prompt,
+                std::uint32_t answer);
     void fail(actors::RequestError error);
     void stop_all(runtime::StopReason reason);
     void reply_with_all();
+    [[nodiscard]] std::vector<const Choice*> best_choices() const;
+    [[nodiscard]] AnswerFacts facts_of(const Choice& choice) const;
     [[nodiscard]] actors::Usage total_usage() const;
-    [[nodiscard]] AnswerFacts facts_of(const actors::Generation& generation) const;
     [[nodiscard]] std::string echoed(const CompletionPrompt& prompt) const;
     [[nodiscard]] bool append_next(std::string& out, std::uint32_t index);
     [[nodiscard]] bool append_news(std::string& out, std::uint32_t index);
@@ -149,30 +153,38 @@ void CompletionCall::prepare() {
 }
 
 void CompletionCall::submit_all(std::vector<FittedPrompt> prompts) {
-    const auto calls = static_cast<std::uint32_t>(prompts.size() * request_.answers);
-    if (auto refused = hub_.refuse(principal_, calls)) return fail(std::move(*refused));
+    const auto count = static_cast<std::uint32_t>(prompts.size() * request_.candidates);
+    if (auto refused = hub_.refuse(principal_, count)) return fail(std::move(*refused));
     dropped_messages_ = prompts.front().dropped_messages;  // a chat has one prompt
-    choices_.reserve(prompts.size() * request_.answers);
+    choices_.reserve(count);
     for (std::size_t p = 0; p < prompts.size(); ++p) {
-        for (std::uint32_t answer = 0; answer < request_.answers; ++answer) {
-            Choice choice{.request = hub_.next_request(),
-                          .stop = runtime::StopFlag::make(),
-                          .generation = actors::Generation(served_.tokenizer, request_.params),
-                          .prefix = request_.echo ? echoed(request_.prompts[p]) : std::string()};
-            actors::Submit submit;
-            submit.reply_to = hub_.address_of(session_);
-            submit.request = choice.request;
-            submit.prompt = prompts[p].tokens;
-            submit.params = request_.params;
-            submit.answer_index = answer;
-            submit.principal = principal_;
-            submit.cache_salt = principal_.id;
-            submit.stop = choice.stop;
-            submit.deadline = deadline_;
-            choices_.push_back(std::move(choice));
-            hub_.submit(std::move(submit));
+        for (std::uint32_t answer = 0; answer < request_.candidates; ++answer) {
+            const bool of_beams = request_.params.beams() && answer > 0;
+            choices_.push_back(
+                {.request = hub_.next_request(),
+                 .stop = of_beams ? choices_.back().stop : runtime::StopFlag::make(),
+                 .generation = actors::Generation(served_.tokenizer, request_.params),
+                 .prefix = request_.echo ? echoed(request_.prompts[p]) : std::string()});
+            if (!of_beams) submit(choices_.back(), prompts[p].tokens, answer);
         }
     }
+}
+
+void CompletionCall::submit(const Choice& choice, const std::vector<model::TokenId>& prompt,
+                            std::uint32_t answer) {
+    actors::Submit submit;
+    submit.reply_to = hub_.address_of(session_);
+    submit.request = choice.request;
+    submit.prompt = prompt;
+    submit.params = request_.params;
+    if (request_.ranks()) submit.params.logprobs = true;
+    submit.answer_index = answer;
+    if (request_.params.beams()) submit.answers = request_.answers;
+    submit.principal = principal_;
+    submit.cache_salt = principal_.id;
+    submit.stop = choice.stop;
+    submit.deadline = deadline_;
+    hub_.submit(std::move(submit));
 }
 
 std::string CompletionCall::echoed(const CompletionPrompt& prompt) const {
@@ -230,33 +242,57 @@ actors::Usage CompletionCall::total_usage() const {
         total.generated_tokens += usage.generated_tokens;
         total.draft_tokens += usage.draft_tokens;
         total.accepted_tokens += usage.accepted_tokens;
-        if (i % request_.answers != 0) continue;  // a prompt counts once, whatever n
+        if (i % request_.candidates != 0) continue;  // a prompt counts once, whatever n
         total.prompt_tokens += usage.prompt_tokens;
         total.cached_tokens += usage.cached_tokens;
     }
     return total;
 }
 
-AnswerFacts CompletionCall::facts_of(const actors::Generation& generation) const {
-    AnswerFacts facts{generation.reason(), generation.cause(), generation.usage(),
-                      generation.timings()};
+AnswerFacts CompletionCall::facts_of(const Choice& choice) const {
+    const actors::Generation& answer = choice.generation;
+    AnswerFacts facts{.reason = answer.reason(),
+                      .cause = answer.cause(),
+                      .usage = answer.usage(),
+                      .timings = answer.timings()};
+    if (request_.ranks()) {
+        facts.best_of = request_.candidates;
+        facts.mean_logprob = answer.mean_logprob();
+    }
     if (request_.drop_old_turns) facts.dropped_messages = dropped_messages_;
     return facts;
+}
+
+// Of each prompt the n that are told: all in their order, or the best of best_of.
+std::vector<const Choice*> CompletionCall::best_choices() const {
+    std::vector<const Choice*> best;
+    for (std::size_t begin = 0; begin < choices_.size(); begin += request_.candidates) {
+        std::vector<const Choice*> candidates;
+        for (std::size_t i = begin; i < begin + request_.candidates; ++i)
+            candidates.push_back(&choices_[i]);
+        if (request_.ranks()) {
+            std::ranges::stable_sort(candidates, std::ranges::greater{}, [](const Choice* choice) {
+                return choice->generation.mean_logprob();
+            });
+        }
+        best.insert(best.end(), candidates.begin(), candidates.begin() + request_.answers);
+    }
+    return best;
 }
 
 void CompletionCall::reply_with_all() {
     std::vector<std::string> whole;
     std::vector<CompletionText> texts;
     std::vector<AnswerFacts> facts;
-    for (const Choice& choice : choices_)
-        whole.push_back(choice.prefix + choice.generation.text());
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-        const Choice& choice = choices_[i];
+    const std::vector<const Choice*> best = best_choices();
+    for (const Choice* choice : best)
+        whole.push_back(choice->prefix + choice->generation.text());
+    for (std::size_t i = 0; i < best.size(); ++i) {
         texts.push_back({.index = static_cast<std::uint32_t>(i),
                          .text = whole[i],
-                         .scores = choice.generation.scores(),
-                         .text_offset = count_characters(choice.prefix)});
-        facts.push_back(facts_of(choice.generation));
+                         .scores = best[i]->generation.scores(),
+                         .text_offset = count_characters(best[i]->prefix)});
+        facts.push_back(facts_of(*best[i]));
     }
     append_completion(reply_.body, head_, texts, facts, total_usage());
     state_ = Started::reply;
@@ -324,7 +360,7 @@ bool CompletionCall::append_news(std::string& out, std::uint32_t index) {
         return true;
     }
     if (!choice.generation.ended()) return false;
-    append_finish_chunk(out, head_, index, facts_of(choice.generation));
+    append_finish_chunk(out, head_, index, facts_of(choice));
     choice.ended = true;
     return true;
 }

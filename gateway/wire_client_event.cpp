@@ -119,6 +119,10 @@ WireResult<> read_create(const JsonFields& fields, const ServedModel& served, Wi
     TROUPE_TRY_ASSIGN(params, read_params(fields, served, Door::responses));
     if (params.answers != 1)
         return unsupported("n", "A response has one answer; use /v1/chat/completions for n > 1.");
+    if (params.candidates != 1)
+        return unsupported("best_of",
+                           "A response is not chosen among several; use "
+                           "/v1/chat/completions for best_of.");
     request.params = std::move(params.params);
     request.drop_old_turns = params.drop_old_turns;
     create.seed_given = params.seed_given;

@@ -27,12 +27,15 @@ struct CompletionRequest {
     std::vector<CompletionPrompt> prompts;     // completions
     model::DecodingParams params;
     bool seed_given = false;
-    std::uint32_t answers = 1;  // n, for each prompt
+    std::uint32_t answers = 1;     // n, for each prompt
+    std::uint32_t candidates = 1;  // best_of, for each prompt: n or more
     bool drop_old_turns = false;
     std::optional<std::chrono::milliseconds> deadline;  // from the request's arrival
     bool stream = false;
     bool include_usage = false;
     bool echo = false;  // completions: the prompt stands before the answer
+
+    [[nodiscard]] bool ranks() const { return candidates > answers; }
 };
 
 [[nodiscard]] WireResult<CompletionRequest> read_chat_body(std::string_view body,

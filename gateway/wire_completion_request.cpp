@@ -55,9 +55,16 @@ WireResult<> read_common(const JsonFields& fields, const ServedModel& served, Do
     request.params = std::move(params.params);
     request.seed_given = params.seed_given;
     request.answers = params.answers;
+    request.candidates = params.candidates;
     request.drop_old_turns = params.drop_old_turns;
     request.deadline = params.deadline;
-    return read_streaming(fields, request);
+    if (auto read = read_streaming(fields, request); !read) return read;
+    if (request.stream && request.ranks())
+        return unsupported("stream", fmt::format("stream is true, but the best {} of {} are known "
+                                                 "only when all are finished; leave out stream or "
+                                                 "best_of.",
+                                                 request.answers, request.candidates));
+    return {};
 }
 
 WireResult<std::vector<model::TokenId>> read_token_list(const simdjson::dom::array& list,
@@ -159,11 +166,12 @@ WireResult<CompletionRequest> read_completion_body(std::string_view body,
                 return unsupported("echo",
                                    "echo with logprobs (log-probabilities of the prompt) "
                                    "is not supported yet.");
-            const std::size_t calls = request.prompts.size() * request.answers;
+            const std::size_t calls = request.prompts.size() * request.candidates;
             if (calls > served.limits.calls_max)
                 return invalid_parameter(
-                    "n", fmt::format("n times the number of prompts is {}, but must be at most {}.",
-                                     calls, served.limits.calls_max));
+                    request.ranks() ? "best_of" : "n",
+                    fmt::format("{} times the number of prompts is {}, but must be at most {}.",
+                                request.ranks() ? "best_of" : "n", calls, served.limits.calls_max));
             return {};
         });
 }

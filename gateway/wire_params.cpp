@@ -16,6 +16,7 @@ constexpr std::int64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kStopStringsMax = 16;
 constexpr std::size_t kTokenListMax = 1024;
 constexpr std::int64_t kDeadlineMsMax = 24 * 60 * 60 * 1000;
+constexpr std::int64_t kBestOfMax = 20;
 
 WireResult<> read_number(const JsonFields& fields, std::string_view name, double least, double most,
                          double& target) {
@@ -234,19 +235,35 @@ WireResult<> read_logprobs(const JsonFields& fields, Door door, model::DecodingP
     return {};
 }
 
-WireResult<> read_answers(const JsonFields& fields, const ServedModel& served,
-                          std::uint32_t& answers) {
+WireResult<> read_beams(const JsonFields& fields, model::DecodingParams& p) {
+    std::optional<std::int64_t> width;
+    TROUPE_TRY_ASSIGN(width, fields.integer("beam_width", 1, 16));
+    if (width) p.beam_width = static_cast<std::int32_t>(*width);
+    return read_number(fields, "length_penalty", -10, 10, p.length_penalty);
+}
+
+WireResult<> read_answers(const JsonFields& fields, const ServedModel& served, WireParams& read) {
     std::optional<std::int64_t> n;
     TROUPE_TRY_ASSIGN(n, fields.integer("n", 1, served.limits.answers_max));
-    answers = static_cast<std::uint32_t>(n.value_or(1));
     std::optional<std::int64_t> best_of;
-    TROUPE_TRY_ASSIGN(best_of, fields.integer("best_of", 1, 20));
-    if (best_of && *best_of != answers)
-        return unsupported("best_of", "best_of other than n is not supported by this server.");
-    std::optional<std::int64_t> beam_width;
-    TROUPE_TRY_ASSIGN(beam_width, fields.integer("beam_width", 1, 16));
-    if (beam_width)
-        return unsupported("beam_width", "Beam search is not supported by this server.");
+    TROUPE_TRY_ASSIGN(best_of, fields.integer("best_of", 1, kBestOfMax));
+    read.answers = static_cast<std::uint32_t>(n.value_or(1));
+    read.candidates = best_of ? static_cast<std::uint32_t>(*best_of) : read.answers;
+    if (read.candidates < read.answers)
+        return invalid_parameter("best_of", fmt::format("best_of is {}, but must be at least n, "
+                                                        "which is {}.",
+                                                        read.candidates, read.answers));
+    if (!read.params.beams()) return {};
+    if (read.candidates != read.answers)
+        return invalid_parameter("best_of",
+                                 fmt::format("best_of is {}, but with beam_width it must be n, "
+                                             "which is {}.",
+                                             read.candidates, read.answers));
+    const auto width = static_cast<std::uint32_t>(read.params.beam_width);
+    if (read.answers > width)
+        return invalid_parameter("n", fmt::format("n is {}, but with a beam_width of {} it must "
+                                                  "be between 1 and {}.",
+                                                  read.answers, width, width));
     return {};
 }
 
@@ -289,7 +306,8 @@ WireResult<WireParams> read_params(const JsonFields& fields, const ServedModel& 
     if (auto done = read_logit_bias(fields, vocabulary_size, p); !done) return done.error();
     if (auto done = read_samplers(fields, p); !done) return done.error();
     if (auto done = read_logprobs(fields, door, p); !done) return done.error();
-    if (auto done = read_answers(fields, served, read.answers); !done) return done.error();
+    if (auto done = read_beams(fields, p); !done) return done.error();
+    if (auto done = read_answers(fields, served, read); !done) return done.error();
     if (auto done = read_truncation(fields, door, read.drop_old_turns); !done) return done.error();
     if (auto done = read_deadline(fields, read.deadline); !done) return done.error();
     if (auto done = read_boolean(fields, "speculation", p.speculation); !done) return done.error();
@@ -297,6 +315,8 @@ WireResult<WireParams> read_params(const JsonFields& fields, const ServedModel& 
     TROUPE_TRY_ASSIGN(seed, fields.integer("seed", kInt64Min, kInt64Max));
     if (seed) p.seed = static_cast<std::uint64_t>(*seed);
     read.seed_given = seed.has_value();
+    if (auto clash = model::find_beam_conflict(p))
+        return invalid_parameter(clash->field, clash->message + ".");
     if (auto valid = model::validate(p, served.tokenizer.vocabulary_size()); !valid)
         return invalid_parameter({}, valid.error().message);
     return read;

@@ -17,9 +17,10 @@ enum class Door : std::uint8_t { responses, chat_completions, completions };
 struct WireParams {
     model::DecodingParams params;  // `seed` is set only where seed_given
     bool seed_given = false;
-    std::uint32_t answers = 1;                          // n
-    bool drop_old_turns = false;                        // truncation "auto"
-    std::optional<std::chrono::milliseconds> deadline;  // from the request's arrival
+    std::uint32_t answers = 1;     // n
+    std::uint32_t candidates = 1;  // best_of: so many are drawn, the best n told; n without it
+    bool drop_old_turns = false;   // truncation "auto"
+    std::optional<std::chrono::milliseconds> deadline{};  // from the request's arrival
 };
 
 // Absent and null mean the served model's default. Errors name field, value and range.

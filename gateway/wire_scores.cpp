@@ -143,6 +143,10 @@ void append_facts(std::string& out, const AnswerFacts& facts, const model::Decod
     object.integer("accepted_tokens", facts.usage.accepted_tokens);
     object.integer("seed", static_cast<std::int64_t>(params.seed));
     object.text("system_fingerprint", served.system_fingerprint);
+    if (facts.best_of > 0) {
+        object.integer("best_of", facts.best_of);
+        object.number("mean_logprob", facts.mean_logprob);
+    }
     append_params(object.field("parameters"), params);
     object.close();
 }
@@ -157,6 +161,8 @@ void append_params(std::string& out, const model::DecodingParams& params) {
     object.number("repetition_penalty", params.repetition_penalty);
     object.number("frequency_penalty", params.frequency_penalty);
     object.number("presence_penalty", params.presence_penalty);
+    object.integer("beam_width", params.beam_width);
+    object.number("length_penalty", params.length_penalty);
     if (params.max_tokens < 0) {
         object.null("max_tokens");
     } else {

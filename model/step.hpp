@@ -33,7 +33,7 @@ inline constexpr TokenId kDraftToken = -2;
 
 // A slot begins (again). `history` is what its penalties count: prompt first, then
 // `answer_count` tokens of the answer (not 0 when a preempted sequence resumes). It is left empty
-// when nothing in `params` looks back.
+// when nothing in `params` looks back. A beam search asks for more top_logprobs than a client may.
 struct SlotOpen {
     SlotId slot = 0;
     DecodingParams params;

@@ -1,6 +1,5 @@
 // troupe bench: how fast this machine runs a model. "engine" measures the backend alone,
-// "interference" what a long prompt does to streams that are running, "speculation" what drafts are
-// worth.
+// "interference" what a long prompt does to streams that are running; more in files of their own.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +14,7 @@
 #include "tools/troupe/interference_bench.hpp"
 #include "tools/troupe/model_loading.hpp"
 #include "tools/troupe/sampling_bench.hpp"
+#include "tools/troupe/sharing_bench.hpp"
 #include "tools/troupe/speculation_bench.hpp"
 
 namespace troupe::tools {
@@ -157,6 +157,7 @@ void add_bench(CLI::App& app, Run& run) {
     interference->callback([flags, &run] { run = [flags] { return bench_interference(*flags); }; });
     add_sampling_bench(*command, run);
     add_speculation_bench(*command, run);
+    add_sharing_bench(*command, run);
 }
 
 }  // namespace troupe::tools

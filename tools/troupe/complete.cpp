@@ -26,9 +26,24 @@ struct CompleteFlags {
     SpeculationFlags speculation;
     DecodingFlags decoding;
     std::string prompt;
+    std::uint32_t best_of = 1;
     bool chat = false;
     bool as_json = false;
 };
+
+// One answer as it grows, or the best of several when all are there.
+actors::Generation generate(LocalEngine& engine, const std::vector<model::TokenId>& prompt,
+                            const model::DecodingParams& params, const CompleteFlags& flags) {
+    const auto show = [&](std::string_view text) {
+        if (flags.as_json) return;
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+    };
+    if (flags.best_of == 1) return engine.generate(prompt, params, show);
+    actors::Generation best = engine.generate_best(prompt, params, flags.best_of);
+    show(best.text());
+    return best;
+}
 
 int complete(CompleteFlags flags) {
     if (flags.prompt == "-") flags.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -38,17 +53,15 @@ int complete(CompleteFlags flags) {
     if (!speculation) return report(speculation.error());
     const auto params = decoding_params(flags.decoding, loaded->tokenizer->vocabulary_size());
     if (!params) return report(params.error());
-    auto tokens = prompt_tokens(*loaded, flags.prompt, flags.chat);
+    if (flags.best_of > 1 && params->beams())
+        return report(invalid_input("--best-of ranks draws, --beam-width makes none: give one"));
+    const auto tokens = prompt_tokens(*loaded, flags.prompt, flags.chat);
     if (!tokens) return report(tokens.error());
     const auto backend = make_backend(*loaded, flags.backend);
     if (!backend) return report(backend.error());
 
     LocalEngine engine(*loaded, **backend, *speculation);
-    const auto answer = engine.generate(std::move(*tokens), *params, [&](std::string_view text) {
-        if (flags.as_json) return;
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
-    });
+    const auto answer = generate(engine, *tokens, *params, flags);
     if (answer.error()) return report(Error{ErrorKind::invalid_input, answer.error()->message});
     if (flags.as_json) {
         std::printf(
@@ -70,6 +83,10 @@ void add_complete(CLI::App& app, Run& run) {
     add_speculation_flags(*command, flags->speculation);
     command->add_option("--prompt,-p", flags->prompt, "the text; - reads standard input")
         ->required();
+    command
+        ->add_option("--best-of", flags->best_of,
+                     "make so many answers, show the one with the best mean log-probability")
+        ->check(CLI::Range(1, 20));
     command->add_flag("--chat", flags->chat, "treat it as a message to an assistant");
     command->add_flag("--json", flags->as_json, "print one JSON object at the end");
     add_decoding_flags(*command, flags->decoding);

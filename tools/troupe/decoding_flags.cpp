@@ -44,6 +44,8 @@ void add_decoding_flags(CLI::App& app, DecodingFlags& flags) {
     app.add_option("--samplers", flags.samplers, "another order of the steps above")
         ->delimiter(',')
         ->group(group);
+    add("--beam-width", p.beam_width, "beam search with so many beams, up to 16; 1: none");
+    add("--length-penalty", p.length_penalty, "beams rank by sum / length^P");
     app.add_option("--tokens,--max-tokens", p.max_tokens, "length of the answer in tokens")
         ->group(group);
     add("--min-tokens", p.min_tokens, "no end before this many tokens");

@@ -1,5 +1,8 @@
 #include "tools/troupe/local_engine.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "actors/limits.hpp"
 #include "runtime/base/log.hpp"
 
@@ -44,6 +47,8 @@ class Listener final : public actors::SessionHandler {
     std::size_t shown_ = 0;
 };
 
+const std::function<void(std::string_view)> kNobody;
+
 }  // namespace
 
 LocalEngine::LocalEngine(const LoadedModel& loaded, model::Backend& backend,
@@ -86,15 +91,42 @@ actors::Generation LocalEngine::generate(std::vector<model::TokenId> prompt,
     return generation;
 }
 
+actors::Generation LocalEngine::generate_best(const std::vector<model::TokenId>& prompt,
+                                              const model::DecodingParams& params,
+                                              std::uint32_t count) {
+    model::DecodingParams asked = params;
+    asked.logprobs = true;  // to rank by, whether they are shown or not
+    std::vector<actors::Generation> answers;
+    std::vector<Listener> listeners;
+    answers.reserve(count);
+    listeners.reserve(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+        listeners.emplace_back(answers.emplace_back(tokenizer_, params), kNobody);
+        submit(listeners.back(), prompt, asked, runtime::StopFlag::make(), {.answer_index = i});
+    }
+    while (!std::ranges::all_of(answers, &actors::Generation::ended))
+        io_.context().run_one();
+    for (; count > 0; --count) {
+        hub_.leave(live_.back().session);
+        live_.pop_back();
+    }
+    const auto failed = std::ranges::find_if(
+        answers, [](const actors::Generation& answer) { return answer.error().has_value(); });
+    if (failed != answers.end()) return std::move(*failed);
+    return std::move(*std::ranges::max_element(answers, {}, &actors::Generation::mean_logprob));
+}
+
 void LocalEngine::submit(actors::SessionHandler& handler, std::vector<model::TokenId> prompt,
                          const model::DecodingParams& params,
-                         std::shared_ptr<runtime::StopFlag> stop) {
+                         std::shared_ptr<runtime::StopFlag> stop, RequestPlace place) {
     actors::Submit request;
     const auto session = hub_.join(handler);
     request.reply_to = hub_.address_of(session);
     request.request = hub_.next_request();
     request.prompt = std::move(prompt);
     request.params = params;
+    request.answer_index = place.answer_index;
+    request.cache_salt = place.cache_salt;
     request.stop = stop;
     live_.push_back({session, request.request, std::move(stop)});
     hub_.submit(std::move(request));

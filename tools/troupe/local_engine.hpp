@@ -15,6 +15,12 @@
 
 namespace troupe::tools {
 
+// What tells requests of one process apart.
+struct RequestPlace {
+    std::uint32_t answer_index = 0;
+    std::uint64_t cache_salt = 0;
+};
+
 class LocalEngine {
  public:
     LocalEngine(const LoadedModel& loaded, model::Backend& backend,
@@ -30,12 +36,19 @@ class LocalEngine {
         const std::function<void(std::string_view)>& on_text,
         std::shared_ptr<runtime::StopFlag> stop = runtime::StopFlag::make());
 
+    // Of `count` answers made at once the one with the best mean log-probability, or one that
+    // failed.
+    actors::Generation generate_best(const std::vector<model::TokenId>& prompt,
+                                     const model::DecodingParams& params, std::uint32_t count);
+
     // The parts of generate(), for several requests at once: `handler` hears the request's events
     // while run_one() is called.
     void submit(actors::SessionHandler& handler, std::vector<model::TokenId> prompt,
                 const model::DecodingParams& params,
-                std::shared_ptr<runtime::StopFlag> stop = runtime::StopFlag::make());
+                std::shared_ptr<runtime::StopFlag> stop = runtime::StopFlag::make(),
+                RequestPlace place = {});
     void run_one() { io_.context().run_one(); }
+    [[nodiscard]] const actors::EngineStats& stats() const { return engine_.stats(); }
     void cancel_all();
 
  private:
