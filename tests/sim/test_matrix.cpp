@@ -231,7 +231,8 @@ std::vector<Answer> answers_under(const model::GgufFile& file, const Cache& cach
             submit_neighbour(story);
     }
     engine.run();
-    if (c.preempted) CHECK(engine.preemptions() > 0);
+    // Behind a window as much goes back as comes: nobody has to go.
+    if (c.preempted && !cache.window.bounded()) CHECK(engine.preemptions() > 0);
     CHECK((engine.accepted_tokens() > 0) == c.drafted);
     if (c.hit) CHECK(engine.hit_tokens() >= kPromptTokens / 16 * 16);
     std::vector<Answer> answers;
