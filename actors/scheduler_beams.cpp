@@ -199,6 +199,7 @@ void Scheduler::take_forked() {
             beam.tokens.push_back(fork.token);
             group->beams[fork.beam] = &beam;
             occupy_slot(beam, lease, ask_.fork[i].tokens);
+            beam.unread_end = fork.source->unread_end;  // its lease has the source's pages
         }
         copy += copies ? 1 : 0;
     }

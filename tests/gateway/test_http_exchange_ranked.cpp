@@ -108,7 +108,7 @@ TEST_CASE("beams are one request with n answers of one stop flag",
         CHECK(told.at("beam_width").as_int64() == 4);
         CHECK(told.at("length_penalty").as_double() == 0.5);
         CHECK(body.at("usage").at("completion_tokens").as_int64() == 6);
-        CHECK(f.hub.has_room(1));
+        CHECK_FALSE(f.hub.refuse({.id = 1, .weight = 1}, 1).has_value());
     }
     SECTION("abandoned") {
         f.exchange->on_disconnect();
