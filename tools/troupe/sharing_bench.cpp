@@ -37,7 +37,6 @@ class EndWatcher final : public actors::SessionHandler {
     }
     void on_delivered() override {}
     void on_shutdown() override {}
-    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
     std::string rejected;
     bool ended = false;

@@ -94,7 +94,6 @@ class Listener final : public actors::SessionHandler {
     }
     void on_delivered() override {}
     void on_shutdown() override {}
-    bool cancel_response(std::string_view, std::uint64_t) override { return false; }
 
     actors::Generation generation;
     std::vector<model::TokenId> tokens;
