@@ -152,7 +152,7 @@ def main():
 
     run_tidy(tally)
     build("release", ["all"])
-    for folder in ["runtime", "model", "cpu", "actors", "gateway", "sim"]:
+    for folder in ["runtime", "model", "cpu", "actors", "storage", "gateway", "sim"]:
         run_program(tally, "release", folder, "" if options.all else "~[long]~[.]")
     if not options.quick:
         build("cuda-emulated", ["troupe_test_gpu"])
