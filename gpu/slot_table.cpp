@@ -16,7 +16,8 @@ bool draws_on_host(const model::DecodingParams& params) {
                                             .begin());
     return !usual_order || (params.typical_p < 1 && !params.greedy()) ||
            (params.logprobs && params.logprobs_mode == model::LogprobsMode::processed) ||
-           params.logit_bias.size() > kBiasMax;
+           params.logit_bias.size() > kBiasMax ||
+           params.top_logprobs > static_cast<std::int32_t>(kTopLogprobsMax);
 }
 
 SlotTable::SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total)

@@ -1,6 +1,6 @@
 // From scores to tokens on the device: the usual steps of docs/decoding.md in their usual order.
 // What model::sample does and this does not (typical_p, other orders, processed log-probabilities,
-// long bias lists) is drawn on the host.
+// long lists of biases or rivals) is drawn on the host.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,8 +9,8 @@
 
 namespace troupe::gpu {
 
-inline constexpr std::uint32_t kTopLogprobsMax = 20;
-inline constexpr std::uint32_t kBiasMax = 64;  // entries of a slot's bias list
+inline constexpr std::uint32_t kTopLogprobsMax = 32;  // a client's 20, or a beam search's
+inline constexpr std::uint32_t kBiasMax = 64;         // entries of a slot's bias list
 
 struct BiasEntry {
     std::int32_t token;

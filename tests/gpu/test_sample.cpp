@@ -165,7 +165,7 @@ model::DecodingParams random_params(std::uint32_t seed) {
     maybe(params.min_tokens, 100);
     if (random() % 2 == 0) params.logit_bias = {{9, 1.5F}, {12, -100.0F}, {30, -3.0F}};
     maybe(params.logprobs, true);
-    maybe(params.top_logprobs, static_cast<std::int32_t>(random() % 21));
+    maybe(params.top_logprobs, static_cast<std::int32_t>(random() % 33));
     return params;
 }
 
@@ -218,7 +218,11 @@ TEST_CASE("what the device cannot draw is a matter of the request alone", "[gpu]
     CHECK(draws_on_host(params));
     params = {};
     params.logprobs = true;
+    params.top_logprobs = 32;
     CHECK_FALSE(draws_on_host(params));
+    params.top_logprobs = 33;  // a wide beam search
+    CHECK(draws_on_host(params));
+    params.top_logprobs = 1;
     params.logprobs_mode = model::LogprobsMode::processed;
     CHECK(draws_on_host(params));
 }
