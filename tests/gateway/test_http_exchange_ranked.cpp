@@ -14,7 +14,7 @@ namespace {
 
 struct Fixture : HubFixture {
     Started ask(HttpRoute route, std::string_view body) {
-        exchange.emplace(hub, served, test::client(), clock, [] {});
+        exchange.emplace(hub, served, test::client(), [] {});
         const Started started = exchange->start(route, body);
         collect();
         return started;
