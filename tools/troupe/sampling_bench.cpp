@@ -24,7 +24,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint32_t kRows = 8;  // together in the second-level cache
+constexpr std::uint32_t kRows = 4;  // with their originals in the second-level cache
 constexpr std::uint32_t kHistoryTokens = 500;
 
 struct SamplingFlags {
