@@ -101,13 +101,8 @@ void BpeTokenizer::fill_words() {
 
 void BpeTokenizer::encode(std::string_view text, std::vector<TokenId>& out) const {
     Queue queue;
-    std::size_t done = 0;
-    while (const auto added = vocabulary_.user_defined_tokens().next(text, done)) {
-        encode_between_added(text.substr(done, added->begin - done), queue, out);
-        out.push_back(added->id);
-        done = added->end;
-    }
-    encode_between_added(text.substr(done), queue, out);
+    encode_around_added(
+        text, out, [&](std::string_view stretch) { encode_between_added(stretch, queue, out); });
 }
 
 void BpeTokenizer::encode_between_added(std::string_view text, Queue& queue,

@@ -39,6 +39,20 @@ class VocabularyTokenizer : public Tokenizer {
         return {};
     }
 
+    // User-defined tokens stand for themselves wherever they are spelt; `encode_stretch(stretch)`
+    // appends the ids of what lies between them.
+    template <class EncodeStretch>
+    void encode_around_added(std::string_view text, std::vector<TokenId>& out,
+                             EncodeStretch encode_stretch) const {
+        std::size_t done = 0;
+        while (const auto added = vocabulary_.user_defined_tokens().next(text, done)) {
+            encode_stretch(text.substr(done, added->begin - done));
+            out.push_back(added->id);
+            done = added->end;
+        }
+        encode_stretch(text.substr(done));
+    }
+
     Vocabulary vocabulary_;
 
  private:

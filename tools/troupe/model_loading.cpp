@@ -76,9 +76,21 @@ std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags,
     return std::make_unique<model::ToyBackend>(options);
 }
 
-std::vector<model::TokenId> end_tokens_of(const LoadedModel& loaded) {
+// What the options of every backend have.
+template <class Options>
+void set_common(Options& options, const LoadedModel& loaded, const BackendFlags& flags,
+                const model::BackendInfo* draft_of) {
+    options.kv_memory_bytes = flags.kv_memory_bytes;
+    options.context_length_max = flags.context_max;
+    options.slots_max = flags.running_max;
+    options.tokens_per_step_max = flags.step_tokens_max;
+    if (draft_of != nullptr) {
+        options.kv_pages = draft_of->pages_total;
+        options.context_length_max = draft_of->context_length;
+        options.tokens_per_step_max += options.slots_max;
+    }
     const auto ends = loaded.tokenizer->end_tokens();
-    return {ends.begin(), ends.end()};
+    options.end_tokens.assign(ends.begin(), ends.end());
 }
 
 Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& loaded,
@@ -92,16 +104,7 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& load
     for (const cpu::KvType type : cpu::kv_types)
         if (flags.kv_type == to_string(type)) options.kv_type = type;
     if (flags.window != 0) options.window = {flags.window, flags.sinks};
-    options.kv_memory_bytes = flags.kv_memory_bytes;
-    options.context_length_max = flags.context_max;
-    options.slots_max = flags.running_max;
-    options.tokens_per_step_max = flags.step_tokens_max;
-    if (draft_of != nullptr) {
-        options.kv_pages = draft_of->pages_total;
-        options.context_length_max = draft_of->context_length;
-        options.tokens_per_step_max += options.slots_max;
-    }
-    options.end_tokens = end_tokens_of(loaded);
+    set_common(options, loaded, flags, draft_of);
     return cpu::make_cpu_backend(*loaded.file, options);
 }
 
@@ -114,16 +117,7 @@ Result<std::unique_ptr<model::Backend>> make_cuda_backend(const LoadedModel& loa
                      "the CUDA backend has a KV cache of f16 without a window: leave --kv and "
                      "--window out, or use --backend cpu"};
     gpu::CudaOptions options;
-    options.kv_memory_bytes = flags.kv_memory_bytes;
-    options.context_length_max = flags.context_max;
-    options.slots_max = flags.running_max;
-    options.tokens_per_step_max = flags.step_tokens_max;
-    if (draft_of != nullptr) {
-        options.kv_pages = draft_of->pages_total;
-        options.context_length_max = draft_of->context_length;
-        options.tokens_per_step_max += options.slots_max;
-    }
-    options.end_tokens = end_tokens_of(loaded);
+    set_common(options, loaded, flags, draft_of);
     return gpu::make_cuda_backend(*loaded.file, options);
 }
 
