@@ -148,7 +148,7 @@ def test_perplexity_equals_the_reference(arithmetic, tolerance):
 def test_perplexity_compares_with_float32_on_the_toy_model():
     text = "the cat sat on the mat"
     alone = result("perplexity", "--model", "toy", "--text", text)
-    both = result("perplexity", "--model", "toy", "--text", text, "--compare", "--window", "4")
+    both = result("perplexity", "--model", "toy", "--text", text, "--compare", "--context", "4")
     assert "float32" not in alone
     assert both["float32"] == {"loss": both["loss"], "kl_divergence": 0, "same_best": 1,
                                "largest_difference": 0}
@@ -159,7 +159,7 @@ def test_perplexity_compares_with_float32_on_the_toy_model():
 def test_perplexity_compares_with_float32(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text(ALICE.read_text()[:800])
-    flags = ("perplexity", "--model", MODEL, "--file", str(file), "--window", "128")
+    flags = ("perplexity", "--model", MODEL, "--file", str(file), "--context", "128")
     both = result(*flags, "--compare", timeout=900)
     distance = both["float32"]
     assert both["loss"] == result(*flags, timeout=900)["loss"]

@@ -102,6 +102,8 @@ class Service {
         auto server = gateway::Server::listen(io_, flags_.server);
         if (!server) return report(server.error());
         server_ = std::move(*server);
+        // From here on, or a signal that comes early would end the program.
+        if (!flags_.keys_path.empty()) hangup_.emplace(main_.context(), SIGHUP);
         io_.start();
         server_->start();
         if (auto started = start_engine(); !started) {
@@ -112,7 +114,7 @@ class Service {
         }
         main_.spawn("supervisor", supervisor_.run());
         main_.spawn("signals", supervisor_.watch_signals());
-        if (!flags_.keys_path.empty()) main_.spawn("keys", reload_keys());
+        if (hangup_) main_.spawn("keys", reload_keys());
         main_.run();
         return static_cast<int>(supervisor_.exit_code());
     }
@@ -217,7 +219,6 @@ class Service {
 
     // SIGHUP: the file of keys is read again. One that is wrong changes nothing.
     boost::asio::awaitable<void> reload_keys() {
-        hangup_.emplace(main_.context(), SIGHUP);
         while (true) {
             const auto [error, signal] = co_await hangup_->async_wait(
                 boost::asio::as_tuple(boost::asio::use_awaitable));
