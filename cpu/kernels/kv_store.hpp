@@ -154,7 +154,6 @@ struct KvStore {
         float inverse;  // 0 where all numbers become 0
     };
     static ByteScale byte_scale(std::uint32_t largest_bits) {
-        constexpr std::uint32_t smallest_bits = 0x0D800000U;  // 2^-100: 127 / max stays finite
         if (largest_bits >= infinity_bits) return {std::numeric_limits<float>::quiet_NaN(), 0.0F};
         if (largest_bits < smallest_bits) return {0.0F, 0.0F};
         const float largest = std::bit_cast<float>(largest_bits);
