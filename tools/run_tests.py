@@ -19,7 +19,8 @@ SANITIZED = {
     "dev": ["runtime", "model", "cpu", "actors", "storage", "gateway", "sim"],
     "tsan": ["runtime", "actors", "sim", "cpu"],
 }
-TAGS = {("tsan", "cpu"): "[threads]"}
+# The matrix of circumstances runs on one thread: nothing there for the thread sanitizer.
+TAGS = {("tsan", "cpu"): "[threads]", ("tsan", "sim"): "~[long]~[.]~[matrix]"}
 
 
 class Tally:
