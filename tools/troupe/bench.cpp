@@ -2,7 +2,6 @@
 // "interference" what a long prompt does to streams that are running; more in files of their own.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -133,31 +132,32 @@ int bench_interference(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("bench", "Measure how fast this machine runs a model");
-    command->require_subcommand(1);
+void add_bench(Command& app, Run& run) {
+    auto command = app.add_subcommand("bench", "Measure how fast this machine runs a model");
+    command.require_subcommand();
     const auto flags = std::make_shared<BenchFlags>();
 
-    auto* engine = command->add_subcommand("engine", "Tokens a second of the backend alone");
-    add_backend_flags(*engine, flags->backend);
-    engine->add_option("--prompts", flags->prompts, "prompt lengths")->delimiter(',');
-    engine->add_option("--streams", flags->streams, "streams at once")->delimiter(',');
-    engine->add_option("--context", flags->context, "tokens each stream holds already");
-    engine->add_option("--steps", flags->steps, "steps that are timed");
-    engine->add_option("--repeats", flags->repeats, "the best of so many counts");
-    engine->add_flag("--json", flags->as_json, "print one JSON object");
-    engine->callback([flags, &run] { run = [flags] { return bench_engine(*flags); }; });
+    auto engine = command.add_subcommand("engine", "Tokens a second of the backend alone");
+    add_backend_flags(engine, flags->backend);
+    engine.add("--prompts", flags->prompts, "prompt lengths").separated_by(',');
+    engine.add("--streams", flags->streams, "streams at once").separated_by(',');
+    engine.add("--context", flags->context, "tokens each stream holds already");
+    engine.add("--steps", flags->steps, "steps that are timed");
+    engine.add("--repeats", flags->repeats, "the best of so many counts");
+    engine.add_switch("--json", flags->as_json, "print one JSON object");
+    engine.when_chosen([flags, &run] { run = [flags] { return bench_engine(*flags); }; });
 
-    auto* interference =
-        command->add_subcommand("interference", "Gaps of running streams while a prompt arrives");
-    add_backend_flags(*interference, flags->backend);
-    interference->add_option("--running", flags->running, "streams that run");
-    interference->add_option("--prompt-tokens", flags->prompt_tokens, "length of the prompt");
-    interference->add_flag("--json", flags->as_json, "print one JSON object");
-    interference->callback([flags, &run] { run = [flags] { return bench_interference(*flags); }; });
-    add_sampling_bench(*command, run);
-    add_speculation_bench(*command, run);
-    add_sharing_bench(*command, run);
+    auto interference =
+        command.add_subcommand("interference", "Gaps of running streams while a prompt arrives");
+    add_backend_flags(interference, flags->backend);
+    interference.add("--running", flags->running, "streams that run");
+    interference.add("--prompt-tokens", flags->prompt_tokens, "length of the prompt");
+    interference.add_switch("--json", flags->as_json, "print one JSON object");
+    interference.when_chosen(
+        [flags, &run] { run = [flags] { return bench_interference(*flags); }; });
+    add_sampling_bench(command, run);
+    add_speculation_bench(command, run);
+    add_sharing_bench(command, run);
 }
 
 }  // namespace troupe::tools

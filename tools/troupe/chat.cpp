@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdio>
 #include <iostream>
@@ -167,14 +166,14 @@ int chat(const ChatFlags& flags) {
 
 }  // namespace
 
-void add_chat(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("chat", "Talk to a model in the terminal");
+void add_chat(Command& app, Run& run) {
+    auto command = app.add_subcommand("chat", "Talk to a model in the terminal");
     const auto flags = std::make_shared<ChatFlags>();
-    add_backend_flags(*command, flags->backend);
-    add_speculation_flags(*command, flags->speculation);
-    command->add_option("--system", flags->system, "the system message");
-    add_decoding_flags(*command, flags->decoding);
-    command->callback([flags, &run] { run = [flags] { return chat(*flags); }; });
+    add_backend_flags(command, flags->backend);
+    add_speculation_flags(command, flags->speculation);
+    command.add("--system", flags->system, "the system message");
+    add_decoding_flags(command, flags->decoding);
+    command.when_chosen([flags, &run] { run = [flags] { return chat(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -2,11 +2,11 @@
 // errors. One file a subcommand; main knows only this header.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <functional>
 #include <string>
 
 #include "runtime/base/result.hpp"
+#include "tools/troupe/flags.hpp"
 
 namespace troupe::tools {
 
@@ -20,16 +20,16 @@ enum ExitCode : int {
 // Each adds its subcommand to the program and, when it was the one chosen, leaves in `run` what is
 // to be done; `run` returns the exit code.
 using Run = std::function<int()>;
-void add_serve(CLI::App& app, Run& run);
-void add_chat(CLI::App& app, Run& run);
-void add_complete(CLI::App& app, Run& run);
-void add_next(CLI::App& app, Run& run);
-void add_perplexity(CLI::App& app, Run& run);
-void add_tokenize(CLI::App& app, Run& run);
-void add_inspect(CLI::App& app, Run& run);
-void add_kv(CLI::App& app, Run& run);
-void add_bench(CLI::App& app, Run& run);
-void add_simulate(CLI::App& app, Run& run);
+void add_serve(Command& app, Run& run);
+void add_chat(Command& app, Run& run);
+void add_complete(Command& app, Run& run);
+void add_next(Command& app, Run& run);
+void add_perplexity(Command& app, Run& run);
+void add_tokenize(Command& app, Run& run);
+void add_inspect(Command& app, Run& run);
+void add_kv(Command& app, Run& run);
+void add_bench(Command& app, Run& run);
+void add_simulate(Command& app, Run& run);
 
 // "troupe: MESSAGE" on stderr; gives the exit code that fits the kind.
 [[nodiscard]] int report(const Error& error);

@@ -1,7 +1,6 @@
 // troupe complete: continues a text.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -76,21 +75,20 @@ int complete(CompleteFlags flags) {
 
 }  // namespace
 
-void add_complete(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("complete", "Continue a text");
+void add_complete(Command& app, Run& run) {
+    auto command = app.add_subcommand("complete", "Continue a text");
     const auto flags = std::make_shared<CompleteFlags>();
-    add_backend_flags(*command, flags->backend);
-    add_speculation_flags(*command, flags->speculation);
-    command->add_option("--prompt,-p", flags->prompt, "the text; - reads standard input")
-        ->required();
+    add_backend_flags(command, flags->backend);
+    add_speculation_flags(command, flags->speculation);
+    command.add("--prompt,-p", flags->prompt, "the text; - reads standard input").required();
     command
-        ->add_option("--best-of", flags->best_of,
-                     "make so many answers, show the one with the best mean log-probability")
-        ->check(CLI::Range(1, 20));
-    command->add_flag("--chat", flags->chat, "treat it as a message to an assistant");
-    command->add_flag("--json", flags->as_json, "print one JSON object at the end");
-    add_decoding_flags(*command, flags->decoding);
-    command->callback([flags, &run] { run = [flags] { return complete(*flags); }; });
+        .add("--best-of", flags->best_of,
+             "make so many answers, show the one with the best mean log-probability")
+        .within(1, 20);
+    command.add_switch("--chat", flags->chat, "treat it as a message to an assistant");
+    command.add_switch("--json", flags->as_json, "print one JSON object at the end");
+    add_decoding_flags(command, flags->decoding);
+    command.when_chosen([flags, &run] { run = [flags] { return complete(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <random>
 
@@ -24,11 +23,11 @@ Result<std::pair<model::TokenId, float>> parse_bias(const std::string& text) {
 
 }  // namespace
 
-void add_decoding_flags(CLI::App& app, DecodingFlags& flags) {
+void add_decoding_flags(Command& app, DecodingFlags& flags) {
     auto& p = flags.params;
     const auto group = "Decoding";
     const auto add = [&](const char* name, auto& value, const char* what) {
-        app.add_option(name, value, what)->group(group)->capture_default_str();
+        app.add(name, value, what).group(group).shows_default();
     };
     add("--temperature", p.temperature, "0: always the likeliest token; up to 2");
     add("--top-k", p.top_k, "keep the K likeliest tokens; 0: all");
@@ -38,26 +37,24 @@ void add_decoding_flags(CLI::App& app, DecodingFlags& flags) {
     add("--repetition-penalty", p.repetition_penalty, "divides scores of tokens seen; 1: off");
     add("--frequency-penalty", p.frequency_penalty, "lowers scores by each use in the answer");
     add("--presence-penalty", p.presence_penalty, "lowers scores of tokens used in the answer");
-    app.add_option("--logit-bias", flags.logit_bias, "TOKEN_ID:BIAS, -100 bans; may be repeated")
-        ->group(group);
-    app.add_option("--seed", flags.seed, "the same seed gives the same answer")->group(group);
-    app.add_option("--samplers", flags.samplers, "another order of the steps above")
-        ->delimiter(',')
-        ->group(group);
+    app.add("--logit-bias", flags.logit_bias, "TOKEN_ID:BIAS, -100 bans; may be repeated")
+        .group(group);
+    app.add("--seed", flags.seed, "the same seed gives the same answer").group(group);
+    app.add("--samplers", flags.samplers, "another order of the steps above")
+        .separated_by(',')
+        .group(group);
     add("--beam-width", p.beam_width, "beam search with so many beams, up to 16; 1: none");
     add("--length-penalty", p.length_penalty, "beams rank by sum / length^P");
-    app.add_option("--tokens,--max-tokens", p.max_tokens, "length of the answer in tokens")
-        ->group(group);
+    app.add("--tokens,--max-tokens", p.max_tokens, "length of the answer in tokens").group(group);
     add("--min-tokens", p.min_tokens, "no end before this many tokens");
-    app.add_flag("--ignore-eos", p.ignore_eos, "go on past the model's end tokens")->group(group);
-    app.add_option("--stop", p.stop, "end the answer at this text; may be repeated")->group(group);
-    app.add_option("--stop-token-ids", p.stop_token_ids, "end the answer at these tokens")
-        ->group(group);
-    app.add_option("--top-logprobs", p.top_logprobs, "show this many alternatives of each token")
-        ->group(group);
-    app.add_option("--logprobs-mode", flags.logprobs_mode, "of the raw or the processed scores")
-        ->check(CLI::IsMember({"raw", "processed"}))
-        ->group(group);
+    app.add_switch("--ignore-eos", p.ignore_eos, "go on past the model's end tokens").group(group);
+    app.add("--stop", p.stop, "end the answer at this text; may be repeated").group(group);
+    app.add("--stop-token-ids", p.stop_token_ids, "end the answer at these tokens").group(group);
+    app.add("--top-logprobs", p.top_logprobs, "show this many alternatives of each token")
+        .group(group);
+    app.add("--logprobs-mode", flags.logprobs_mode, "of the raw or the processed scores")
+        .one_of({"raw", "processed"})
+        .group(group);
 }
 
 Result<model::DecodingParams> decoding_params(const DecodingFlags& flags,

@@ -1,13 +1,13 @@
 // Decoding parameters as command-line flags: the names of docs/decoding.md with dashes.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/decoding_params.hpp"
+#include "tools/troupe/flags.hpp"
 
 namespace troupe::tools {
 
@@ -19,7 +19,7 @@ struct DecodingFlags {
     std::string logprobs_mode = "raw";
 };
 
-void add_decoding_flags(CLI::App& app, DecodingFlags& flags);
+void add_decoding_flags(Command& app, DecodingFlags& flags);
 
 // The checked parameters; the error names the flag, its value and its range.
 [[nodiscard]] Result<model::DecodingParams> decoding_params(const DecodingFlags& flags,

@@ -1,7 +1,6 @@
 // troupe inspect: what a model file holds.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
@@ -120,13 +119,13 @@ int inspect(const InspectFlags& flags) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("inspect", "Show what a model file holds");
+void add_inspect(Command& app, Run& run) {
+    auto command = app.add_subcommand("inspect", "Show what a model file holds");
     const auto flags = std::make_shared<InspectFlags>();
-    command->add_option("MODEL,--model", flags->path, "a GGUF file")->required();
-    command->add_flag("--json", flags->as_json, "print one JSON object");
-    command->add_flag("--tensors", flags->tensors, "list every tensor");
-    command->callback([flags, &run] { run = [flags] { return inspect(*flags); }; });
+    command.add("MODEL,--model", flags->path, "a GGUF file").required();
+    command.add_switch("--json", flags->as_json, "print one JSON object");
+    command.add_switch("--tensors", flags->tensors, "list every tensor");
+    command.when_chosen([flags, &run] { run = [flags] { return inspect(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -1,7 +1,6 @@
 // troupe kv: the memory that keys and values take, and whether it is there.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
@@ -139,33 +138,33 @@ int kv(KvFlags flags) {
 
 }  // namespace
 
-void add_kv(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("kv", "Reckon the memory of a KV cache");
+void add_kv(Command& app, Run& run) {
+    auto command = app.add_subcommand("kv", "Reckon the memory of a KV cache");
     const auto flags = std::make_shared<KvFlags>();
-    auto* file = command->add_option("--model,-m", flags->model, "a GGUF file, for the shape");
+    const auto file = command.add("--model,-m", flags->model, "a GGUF file, for the shape");
     const auto add = [&](const char* name, std::uint64_t& value, const char* what) {
-        return command->add_option(name, value, what)->check(CLI::PositiveNumber);
+        return command.add(name, value, what).positive();
     };
-    add("--layers", flags->layers, "of the model")->excludes(file);
-    add("--kv-heads", flags->kv_heads, "heads that have keys and values")->excludes(file);
-    add("--head-dim", flags->head_dim, "width of a head")->excludes(file);
-    add("--tokens", flags->tokens, "prompt and answer of one user")->required();
-    auto* bytes = add("--bytes", flags->element_bytes, "of one number")->capture_default_str();
-    command->add_option("--kv", flags->form, "a form of this program's cache instead, scales added")
-        ->check(CLI::IsMember({"f16", "f32", "int8", "int4"}))
-        ->excludes(bytes);
-    add("--users", flags->users, "with so many tokens each")->capture_default_str();
-    auto* memory = command
-                       ->add_option("--memory", flags->memory_bytes,
-                                    "bytes there are, such as 80GB: says whether all fits")
-                       ->transform(CLI::AsSizeValue(false));
+    add("--layers", flags->layers, "of the model").excludes(file);
+    add("--kv-heads", flags->kv_heads, "heads that have keys and values").excludes(file);
+    add("--head-dim", flags->head_dim, "width of a head").excludes(file);
+    add("--tokens", flags->tokens, "prompt and answer of one user").required();
+    const auto bytes = add("--bytes", flags->element_bytes, "of one number").shows_default();
+    command.add("--kv", flags->form, "a form of this program's cache instead, scales added")
+        .one_of({"f16", "f32", "int8", "int4"})
+        .excludes(bytes);
+    add("--users", flags->users, "with so many tokens each").shows_default();
+    const auto memory = command
+                            .add("--memory", flags->memory_bytes,
+                                 "bytes there are, such as 80GB: says whether all fits")
+                            .bytes();
     command
-        ->add_option("--weights", flags->weight_bytes,
-                     "bytes of the model's weights; the size of the file where there is one")
-        ->transform(CLI::AsSizeValue(false))
-        ->needs(memory);
-    command->add_flag("--json", flags->as_json, "print one JSON object");
-    command->callback([flags, &run] { run = [flags] { return kv(*flags); }; });
+        .add("--weights", flags->weight_bytes,
+             "bytes of the model's weights; the size of the file where there is one")
+        .bytes()
+        .needs(memory);
+    command.add_switch("--json", flags->as_json, "print one JSON object");
+    command.when_chosen([flags, &run] { run = [flags] { return kv(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -1,5 +1,4 @@
 // The troupe program: one subcommand a job. Everything it does lives in the libraries.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "runtime/base/log.hpp"
@@ -15,13 +14,14 @@ int report(const Error& error) {
 namespace {
 
 int run_program(int argc, char** argv) {
-    CLI::App app("troupe: serves a language model to many people at once", "troupe");
-    app.require_subcommand(1);
-    app.set_version_flag("--version", "troupe 0.1.0");
+    Program program("troupe: serves a language model to many people at once", "troupe",
+                    "troupe 0.1.0");
+    auto app = program.root();
+    app.require_subcommand();
     std::string level = "info";
-    app.add_option("--log-level", level, "debug, info, warn, error or off")
-        ->check(CLI::IsMember({"debug", "info", "warn", "error", "off"}))
-        ->capture_default_str();
+    app.add("--log-level", level, "debug, info, warn, error or off")
+        .one_of({"debug", "info", "warn", "error", "off"})
+        .shows_default();
 
     Run run;
     add_serve(app, run);
@@ -34,11 +34,7 @@ int run_program(int argc, char** argv) {
     add_kv(app, run);
     add_bench(app, run);
     add_simulate(app, run);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? exit_ok : exit_usage;
-    }
+    if (const auto exit_code = program.parse(argc, argv, exit_usage)) return *exit_code;
     log::set_up(level == "debug"   ? log::Level::debug
                 : level == "warn"  ? log::Level::warn
                 : level == "error" ? log::Level::error

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 
@@ -151,36 +150,34 @@ std::optional<model::TokenId> first_difference(const model::Tokenizer& a,
 
 }  // namespace
 
-void add_backend_flags(CLI::App& command, BackendFlags& flags) {
+void add_backend_flags(Command& command, BackendFlags& flags) {
     const auto group = "Model";
     const auto add = [&](const char* name, auto& value, const char* what) {
-        return command.add_option(name, value, what)->group(group)->capture_default_str();
+        return command.add(name, value, what).group(group).shows_default();
     };
-    add("--model,-m", flags.model, "a GGUF file, or toy: a built-in model of ten words")
-        ->required();
-    add("--backend", flags.backend, "auto, cpu or cuda")
-        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-    add("--threads", flags.threads, "compute threads; 0: one a core")->check(CLI::Range(0U, 1024U));
+    add("--model,-m", flags.model, "a GGUF file, or toy: a built-in model of ten words").required();
+    add("--backend", flags.backend, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+    add("--threads", flags.threads, "compute threads; 0: one a core").within(0, 1024);
     add("--arithmetic", flags.arithmetic,
         "native: int8 activations for quantised weights; float32: slow, for checking")
-        ->check(CLI::IsMember({"native", "float32"}));
+        .one_of({"native", "float32"});
     add("--isa", flags.instruction_set, "instruction set: auto, plain, avx2, avx512 or amx");
     add("--kv", flags.kv_type,
         "form of the KV cache: f16, f32, int8 or int4; auto: f16, with --arithmetic float32 f32")
-        ->check(CLI::IsMember({"auto", "f16", "f32", "int8", "int4"}));
-    auto* window = add("--window", flags.window,
-                       "tokens look back at so many, and may then go on past what the model was "
-                       "trained for; 0: at all");
-    add("--sinks", flags.sinks, "beside the window, look at the first tokens, too")->needs(window);
+        .one_of({"auto", "f16", "f32", "int8", "int4"});
+    const auto window =
+        add("--window", flags.window,
+            "tokens look back at so many, and may then go on past what the model was "
+            "trained for; 0: at all");
+    add("--sinks", flags.sinks, "beside the window, look at the first tokens, too").needs(window);
     add("--kv-memory", flags.kv_memory_bytes,
         "bytes for the KV cache, such as 512MB; 0: up to a quarter of the memory")
-        ->transform(CLI::AsSizeValue(false));
+        .bytes();
     add("--max-context", flags.context_max,
         "tokens of prompt and answer; 0: what the model allows");
-    add("--max-running", flags.running_max, "requests that run at once")
-        ->check(CLI::Range(1U, 4096U));
+    add("--max-running", flags.running_max, "requests that run at once").within(1, 4096);
     add("--max-step-tokens", flags.step_tokens_max, "tokens in one step of the model")
-        ->check(CLI::Range(16U, 8192U));
+        .within(16, 8192);
 }
 
 Result<LoadedModel> load_model(const std::string& path) {

@@ -1,7 +1,6 @@
 // From a file name (or "toy") to all that serving or trying a model needs.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "model/gguf.hpp"
 #include "model/tokenizer.hpp"
 #include "runtime/base/result.hpp"
+#include "tools/troupe/flags.hpp"
 
 namespace troupe::tools {
 
@@ -37,7 +37,7 @@ struct BackendFlags {
     std::uint32_t step_tokens_max = 512;
 };
 
-void add_backend_flags(CLI::App& command, BackendFlags& flags);
+void add_backend_flags(Command& command, BackendFlags& flags);
 
 // Tokenizer and template; cheap. "toy" is the built-in table model.
 [[nodiscard]] Result<LoadedModel> load_model(const std::string& path);

@@ -1,7 +1,6 @@
 // troupe next: what the next token may be, step by step from the model's scores to the draw.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
@@ -155,20 +154,17 @@ int show_next(NextFlags flags) {
 
 }  // namespace
 
-void add_next(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("next", "Show what the next token may be, and why");
+void add_next(Command& app, Run& run) {
+    auto command = app.add_subcommand("next", "Show what the next token may be, and why");
     const auto flags = std::make_shared<NextFlags>();
     flags->backend.running_max = 1;
-    add_backend_flags(*command, flags->backend);
-    command->add_option("--prompt,-p", flags->prompt, "the text; - reads standard input")
-        ->required();
-    command->add_flag("--chat", flags->chat, "treat it as a message to an assistant");
-    command->add_option("--count", flags->count, "tokens to show")
-        ->check(CLI::Range(1U, 1000U))
-        ->capture_default_str();
-    command->add_flag("--json", flags->as_json, "print one JSON object");
-    add_decoding_flags(*command, flags->decoding);
-    command->callback([flags, &run] { run = [flags] { return show_next(*flags); }; });
+    add_backend_flags(command, flags->backend);
+    command.add("--prompt,-p", flags->prompt, "the text; - reads standard input").required();
+    command.add_switch("--chat", flags->chat, "treat it as a message to an assistant");
+    command.add("--count", flags->count, "tokens to show").within(1, 1000).shows_default();
+    command.add_switch("--json", flags->as_json, "print one JSON object");
+    add_decoding_flags(command, flags->decoding);
+    command.when_chosen([flags, &run] { run = [flags] { return show_next(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -231,29 +230,29 @@ int perplexity(const PerplexityFlags& flags) {
 
 }  // namespace
 
-void add_perplexity(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+void add_perplexity(Command& app, Run& run) {
+    auto command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
     const auto flags = std::make_shared<PerplexityFlags>();
     flags->backend.running_max = 1;
-    add_backend_flags(*command, flags->backend);
-    auto* source = command->add_option_group("Text", "what to predict; one of these");
-    source->add_option("--file,-f", flags->file, "a text file; - reads standard input");
-    source->add_option("--text", flags->text, "the text itself");
-    source->require_option(1);
+    add_backend_flags(command, flags->backend);
+    auto source = command.add_choice("Text", "what to predict; one of these");
+    source.add("--file,-f", flags->file, "a text file; - reads standard input");
+    source.add("--text", flags->text, "the text itself");
     command
-        ->add_option("--context", flags->context,
-                     "tokens that are computed together, each stretch without those before it")
-        ->check(CLI::Range(2U, 1U << 20))
-        ->capture_default_str();
-    auto* forms = command->add_flag("--kv-forms", flags->all_forms,
-                                    "measure with every form of the KV cache, and what each costs");
+        .add("--context", flags->context,
+             "tokens that are computed together, each stretch without those before it")
+        .within(2, 1 << 20)
+        .shows_default();
+    const auto forms =
+        command.add_switch("--kv-forms", flags->all_forms,
+                           "measure with every form of the KV cache, and what each costs");
     command
-        ->add_flag("--compare", flags->compare,
-                   "compute the text in float32 as well and say how far --arithmetic is from "
-                   "that (keeps 4 bytes a token of a stretch and entry of the vocabulary)")
-        ->excludes(forms);
-    command->add_flag("--json", flags->as_json, "print one JSON object");
-    command->callback([flags, &run] { run = [flags] { return perplexity(*flags); }; });
+        .add_switch("--compare", flags->compare,
+                    "compute the text in float32 as well and say how far --arithmetic is from "
+                    "that (keeps 4 bytes a token of a stretch and entry of the vocabulary)")
+        .excludes(forms);
+    command.add_switch("--json", flags->as_json, "print one JSON object");
+    command.when_chosen([flags, &run] { run = [flags] { return perplexity(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -123,14 +122,13 @@ int bench_sampling(const SamplingFlags& flags) {
 
 }  // namespace
 
-void add_sampling_bench(CLI::App& bench, Run& run) {
+void add_sampling_bench(Command& bench, Run& run) {
     const auto flags = std::make_shared<SamplingFlags>();
-    auto* sampling = bench.add_subcommand("sampling", "Microseconds to draw one token");
-    sampling->add_option("--vocabulary", flags->vocabulary, "entries of a row")
-        ->check(CLI::Range(1000U, 1U << 20U));
-    sampling->add_option("--draws", flags->draws, "draws a setting")->check(CLI::PositiveNumber);
-    sampling->add_flag("--json", flags->as_json, "print one JSON object");
-    sampling->callback([flags, &run] { run = [flags] { return bench_sampling(*flags); }; });
+    auto sampling = bench.add_subcommand("sampling", "Microseconds to draw one token");
+    sampling.add("--vocabulary", flags->vocabulary, "entries of a row").within(1000, 1 << 20);
+    sampling.add("--draws", flags->draws, "draws a setting").positive();
+    sampling.add_switch("--json", flags->as_json, "print one JSON object");
+    sampling.when_chosen([flags, &run] { run = [flags] { return bench_sampling(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -6,6 +6,6 @@
 namespace troupe::tools {
 
 // Adds the subcommand to `bench`.
-void add_sampling_bench(CLI::App& bench, Run& run);
+void add_sampling_bench(Command& bench, Run& run);
 
 }  // namespace troupe::tools

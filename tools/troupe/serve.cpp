@@ -1,7 +1,6 @@
 // troupe serve: the server. Builds the threads and what runs on them, in order, and takes them down
 // in the reverse order when a signal comes.
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -220,8 +219,8 @@ class Service {
     // SIGHUP: the file of keys is read again. One that is wrong changes nothing.
     boost::asio::awaitable<void> reload_keys() {
         while (true) {
-            const auto [error, signal] = co_await hangup_->async_wait(
-                boost::asio::as_tuple(boost::asio::use_awaitable));
+            const auto [error, signal] =
+                co_await hangup_->async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
             if (error) co_return;
             auto keys = gateway::KeyRing::load(flags_.keys_path);
             if (keys) {
@@ -313,16 +312,16 @@ int serve(ServeFlags flags) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, Run& run) {
-    auto* command =
+void add_serve(Command& app, Run& run) {
+    auto command =
         app.add_subcommand("serve", "Serve a model over WebSocket and HTTP, with a page");
     const auto flags = std::make_shared<ServeFlags>();
     auto& server = flags->server;
-    add_backend_flags(*command, flags->backend);
-    add_speculation_flags(*command, flags->speculation);
+    add_backend_flags(command, flags->backend);
+    add_speculation_flags(command, flags->speculation);
     const auto group = "Serving";
     const auto add = [&](const char* name, auto& value, const char* what) {
-        return command->add_option(name, value, what)->group(group)->capture_default_str();
+        return command.add(name, value, what).group(group).shows_default();
     };
     add("--host", server.host, "address to listen on; others than this machine's own need keys");
     add("--port", server.port, "port to listen on; 0: any free one");
@@ -331,18 +330,16 @@ void add_serve(CLI::App& app, Run& run) {
     add("--allow-host", server.allow.hosts, "serve requests for this host name, too");
     add("--allow-origin", server.allow.origins, "let pages of this origin use the server");
     add("--max-waiting", flags->waiting_max, "requests that may wait; more are refused")
-        ->check(CLI::Range(0U, 16'000U));
+        .within(0, 16'000);
     add("--step-latency-ms", flags->step_latency_ms, "aim for the gap between tokens")
-        ->check(CLI::Range(1, 10'000));
+        .within(1, 10'000);
     add("--sockets-per-client", server.sockets_per_client_max,
         "WebSockets of one key or one browser");
     add("--data-dir", flags->data_dir, "folder where responses are kept; without it, in memory");
-    add("--keep-days", flags->keep_days, "how long responses are kept there")
-        ->check(CLI::Range(1U, 36'500U));
-    add("--keep-bytes", flags->keep_bytes, "how much of them, for example 1GB")
-        ->transform(CLI::AsSizeValue(false));
+    add("--keep-days", flags->keep_days, "how long responses are kept there").within(1, 36'500);
+    add("--keep-bytes", flags->keep_bytes, "how much of them, for example 1GB").bytes();
     add("--drain-seconds", flags->drain_s, "how long answers may go on after SIGTERM");
-    command->callback([flags, &run] { run = [flags] { return serve(*flags); }; });
+    command.when_chosen([flags, &run] { run = [flags] { return serve(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -132,16 +131,15 @@ int bench_sharing(const SharingFlags& flags) {
 
 }  // namespace
 
-void add_sharing_bench(CLI::App& bench, Run& run) {
+void add_sharing_bench(Command& bench, Run& run) {
     const auto flags = std::make_shared<SharingFlags>();
-    auto* sharing = bench.add_subcommand("sharing", "KV memory of several answers to one prompt");
-    add_backend_flags(*sharing, flags->backend);
-    sharing->add_option("--answers", flags->answers, "n, and the width of the beams")
-        ->check(CLI::Range(2, 16));
-    sharing->add_option("--prompt-tokens", flags->prompt_tokens, "length of the prompt");
-    sharing->add_option("--answer-tokens", flags->answer_tokens, "length of each answer");
-    sharing->add_flag("--json", flags->as_json, "print one JSON object");
-    sharing->callback([flags, &run] { run = [flags] { return bench_sharing(*flags); }; });
+    auto sharing = bench.add_subcommand("sharing", "KV memory of several answers to one prompt");
+    add_backend_flags(sharing, flags->backend);
+    sharing.add("--answers", flags->answers, "n, and the width of the beams").within(2, 16);
+    sharing.add("--prompt-tokens", flags->prompt_tokens, "length of the prompt");
+    sharing.add("--answer-tokens", flags->answer_tokens, "length of each answer");
+    sharing.add_switch("--json", flags->as_json, "print one JSON object");
+    sharing.when_chosen([flags, &run] { run = [flags] { return bench_sharing(*flags); }; });
 }
 
 }  // namespace troupe::tools

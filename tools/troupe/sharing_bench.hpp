@@ -7,6 +7,6 @@
 namespace troupe::tools {
 
 // Adds the subcommand to `bench`.
-void add_sharing_bench(CLI::App& bench, Run& run);
+void add_sharing_bench(Command& bench, Run& run);
 
 }  // namespace troupe::tools

@@ -1,7 +1,6 @@
 // troupe simulate: the engine in the deterministic simulator, seed after seed.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -86,15 +85,14 @@ int simulate(SimulateFlags flags) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("simulate", "Run the engine in the deterministic simulator");
+void add_simulate(Command& app, Run& run) {
+    auto command = app.add_subcommand("simulate", "Run the engine in the deterministic simulator");
     const auto flags = std::make_shared<SimulateFlags>();
-    command->add_option("--seeds", flags->seeds, "a seed, or FIRST..LAST")->capture_default_str();
-    command->add_option("--requests", flags->options.requests, "requests of a seed, about")
-        ->capture_default_str();
-    command->add_flag("--no-faults", flags->no_faults, "no faults, only interleavings");
-    command->add_flag("--json", flags->as_json, "print one JSON object a seed");
-    command->callback([flags, &run] { run = [flags] { return simulate(*flags); }; });
+    command.add("--seeds", flags->seeds, "a seed, or FIRST..LAST").shows_default();
+    command.add("--requests", flags->options.requests, "requests of a seed, about").shows_default();
+    command.add_switch("--no-faults", flags->no_faults, "no faults, only interleavings");
+    command.add_switch("--json", flags->as_json, "print one JSON object a seed");
+    command.when_chosen([flags, &run] { run = [flags] { return simulate(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <boost/json/object.hpp>
@@ -213,20 +212,17 @@ int bench_speculation(const SpeculationBenchFlags& flags) {
 
 }  // namespace
 
-void add_speculation_bench(CLI::App& bench, Run& run) {
+void add_speculation_bench(Command& bench, Run& run) {
     const auto flags = std::make_shared<SpeculationBenchFlags>();
-    auto* speculation =
+    auto speculation =
         bench.add_subcommand("speculation", "The same answers with and without drafts, in turn");
-    add_backend_flags(*speculation, flags->backend);
-    add_speculation_flags(*speculation, flags->speculation);
-    speculation->add_option("--streams", flags->streams, "requests at once")
-        ->check(CLI::PositiveNumber);
-    speculation->add_option("--tokens", flags->tokens, "of each answer")
-        ->check(CLI::Range(2U, 1U << 20U));
-    speculation->add_option("--pairs", flags->pairs, "so many times with and without")
-        ->check(CLI::PositiveNumber);
-    speculation->add_flag("--json", flags->as_json, "print one JSON object");
-    speculation->callback([flags, &run] { run = [flags] { return bench_speculation(*flags); }; });
+    add_backend_flags(speculation, flags->backend);
+    add_speculation_flags(speculation, flags->speculation);
+    speculation.add("--streams", flags->streams, "requests at once").positive();
+    speculation.add("--tokens", flags->tokens, "of each answer").within(2, 1 << 20);
+    speculation.add("--pairs", flags->pairs, "so many times with and without").positive();
+    speculation.add_switch("--json", flags->as_json, "print one JSON object");
+    speculation.when_chosen([flags, &run] { run = [flags] { return bench_speculation(*flags); }; });
 }
 
 }  // namespace troupe::tools

@@ -6,6 +6,6 @@
 
 namespace troupe::tools {
 
-void add_speculation_bench(CLI::App& bench, Run& run);
+void add_speculation_bench(Command& bench, Run& run);
 
 }  // namespace troupe::tools

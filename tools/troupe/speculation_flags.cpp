@@ -1,20 +1,17 @@
 #include "tools/troupe/speculation_flags.hpp"
 
-#include <CLI/CLI.hpp>
-
 namespace troupe::tools {
 
-void add_speculation_flags(CLI::App& app, SpeculationFlags& flags) {
+void add_speculation_flags(Command& app, SpeculationFlags& flags) {
     const auto group = "Speculative decoding (the answers stay the same)";
-    app.add_option(
-           "--speculation", flags.mode,
-           "where drafts come from: lookup: repeated text; model: --draft-model; auto: both")
-        ->check(CLI::IsMember({"auto", "off", "lookup", "model"}))
-        ->group(group)
-        ->capture_default_str();
-    app.add_option("--draft-model", flags.draft_model,
-                   "a GGUF file of a smaller model with the same vocabulary")
-        ->group(group);
+    app.add("--speculation", flags.mode,
+            "where drafts come from: lookup: repeated text; model: --draft-model; auto: both")
+        .one_of({"auto", "off", "lookup", "model"})
+        .group(group)
+        .shows_default();
+    app.add("--draft-model", flags.draft_model,
+            "a GGUF file of a smaller model with the same vocabulary")
+        .group(group);
 }
 
 Result<actors::SpeculationSettings> prepare_speculation(const SpeculationFlags& flags,

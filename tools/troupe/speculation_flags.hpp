@@ -1,10 +1,10 @@
 // Speculative decoding as command-line flags: where drafts come from.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 
 #include "actors/scheduler.hpp"
+#include "tools/troupe/flags.hpp"
 #include "tools/troupe/model_loading.hpp"
 
 namespace troupe::tools {
@@ -14,7 +14,7 @@ struct SpeculationFlags {
     std::string draft_model;
 };
 
-void add_speculation_flags(CLI::App& app, SpeculationFlags& flags);
+void add_speculation_flags(Command& app, SpeculationFlags& flags);
 
 // What the scheduler is told; gives `loaded` its draft model, where the flags want one. Errors: a
 // mode that lacks its model; those of load_draft_model.

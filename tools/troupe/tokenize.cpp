@@ -1,7 +1,6 @@
 // troupe tokenize: the tokens of a text, as the model sees them.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -65,16 +64,15 @@ int tokenize(TokenizeFlags flags) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app, Run& run) {
-    auto* command = app.add_subcommand("tokenize", "Show the tokens of a text");
+void add_tokenize(Command& app, Run& run) {
+    auto command = app.add_subcommand("tokenize", "Show the tokens of a text");
     const auto flags = std::make_shared<TokenizeFlags>();
-    command->add_option("--model,-m", flags->model, "a GGUF file, or toy")->required();
-    command->add_option("TEXT,--prompt", flags->text, "the text; - reads standard input")
-        ->required();
-    command->add_flag("--control", flags->control,
-                      "let spellings of control tokens be those tokens");
-    command->add_flag("--json", flags->as_json, "print one JSON object");
-    command->callback([flags, &run] { run = [flags] { return tokenize(*flags); }; });
+    command.add("--model,-m", flags->model, "a GGUF file, or toy").required();
+    command.add("TEXT,--prompt", flags->text, "the text; - reads standard input").required();
+    command.add_switch("--control", flags->control,
+                       "let spellings of control tokens be those tokens");
+    command.add_switch("--json", flags->as_json, "print one JSON object");
+    command.when_chosen([flags, &run] { run = [flags] { return tokenize(*flags); }; });
 }
 
 }  // namespace troupe::tools
