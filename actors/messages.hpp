@@ -35,7 +35,7 @@ struct SessionRef {
 // On whose account work is done: an API key, else a cookie, else an address. `id` is a keyed hash.
 struct Principal {
     std::uint64_t id = 0;
-    double weight = 1.0;  // a share twice as large counts half
+    double weight = 1.0;                    // a share twice as large counts half
     std::uint32_t requests_per_minute = 0;  // 0: no limit
     std::uint32_t tokens_per_minute = 0;    // of prompts and answers; 0: no limit
     friend bool operator==(const Principal&, const Principal&) = default;
@@ -82,6 +82,7 @@ struct Submit {
     std::uint64_t cache_salt = 0;     // prefixes are shared only under equal salts
     std::uint32_t shared_tokens = 0;  // leading tokens declared common to all: no salt
     bool prefill_only = false;        // warm the prefix, draw nothing
+    bool score_prompt = false;        // with prefill_only: tell how likely each of its tokens was
     std::optional<runtime::TimePoint> deadline;
     std::shared_ptr<runtime::StopFlag> stop;  // set by the session to end the work at the next plan
 };
@@ -175,6 +176,15 @@ struct TokenRun {
     std::uint32_t count = 0;
 };
 
+// How likely the prompt's own tokens were, from its second on; in order, none missing.
+struct PromptScores {
+    SessionId session = 0;
+    RequestId request = 0;
+    std::uint32_t first_index = 0;  // place of the first in the prompt
+    std::uint32_t begin = 0;        // in Delivery::tokens
+    std::uint32_t count = 0;
+};
+
 // The one terminal event of a request that was accepted.
 struct Finished {
     SessionId session = 0;
@@ -197,7 +207,8 @@ struct Rejected {
     std::int64_t retry_after_ms = 0;
 };
 
-using SessionEvent = std::variant<Queued, PromptProgress, TokenRun, Finished, Rejected>;
+using SessionEvent =
+    std::variant<Queued, PromptProgress, TokenRun, PromptScores, Finished, Rejected>;
 
 // All that a step has for one hub: one message, one wake-up.
 struct Delivery {

@@ -22,8 +22,9 @@ class Outbox {
         of(to).events.emplace_back(std::move(event));
     }
 
-    // `token` with its alternatives, which lie in the step's `top`. Joins the run before it where
-    // it can.
+    // `token` with its alternatives, which lie in the step's `top`: as part of a TokenRun or of
+    // PromptScores, the one before it where it can.
+    template <class Run = TokenRun>
     void add_token(const SessionRef& to, RequestId request, std::uint32_t index,
                    const model::SampledToken& token, std::span<const model::TokenLogprob> top) {
         Delivery& delivery = of(to);
@@ -34,13 +35,13 @@ class Outbox {
             top.subspan(token.top_count > 0 ? token.top_begin : 0, token.top_count);
         delivery.top.insert(delivery.top.end(), alternatives.begin(), alternatives.end());
         if (!delivery.events.empty()) {
-            auto* run = std::get_if<TokenRun>(&delivery.events.back());
+            auto* run = std::get_if<Run>(&delivery.events.back());
             if (run != nullptr && run->request == request) {
                 ++run->count;
                 return;
             }
         }
-        delivery.events.emplace_back(TokenRun{to.session, request, index, begin, 1});
+        delivery.events.emplace_back(Run{to.session, request, index, begin, 1});
     }
 
     // One for each hub; those without events are not to be sent.

@@ -244,6 +244,7 @@ PrefixCache::Match PrefixCache::match(const CacheStep::Admit& ask) {
     matched_.clear();
     Match known;
     model::PageId parent = kNoPage;
+    if (ask.computes_all) return known;
     const std::size_t full = (ask.tokens.size() - 1) / kPageTokens;  // the last token is computed
     for (std::size_t i = 0; i < full; ++i) {
         const std::uint64_t salt = page_salt(ask.salt, ask.shared_tokens, i);

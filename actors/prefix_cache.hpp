@@ -60,6 +60,7 @@ struct CacheStep {
         std::uint32_t growth_tokens = 0;           // room behind them
         std::uint64_t salt = 0;
         std::uint32_t shared_tokens = 0;  // leading tokens that match whatever the salt
+        bool computes_all = false;        // what is cached, too
         std::uint32_t keep_free = 0;      // pages to leave for those who run
         // Pages that it holds at first, at most; the rest comes by Grow.
         std::uint32_t pages_max = std::numeric_limits<std::uint32_t>::max();

@@ -56,6 +56,7 @@ struct Request {
     std::uint32_t published_pages = 0;
     std::uint32_t unread_end = 0;    // pages before it are sinks, or given back behind the window
     std::uint32_t unread_draws = 0;  // planned, result not yet here
+    std::uint32_t scores_told = 0;   // of its prompt's tokens, see Submit::score_prompt
     std::uint32_t in_flight = 0;     // submitted steps that name its slot
 
     // Its drafts: scheduler_drafts.cpp.

@@ -6,6 +6,11 @@
 #include "runtime/base/assert.hpp"
 
 namespace troupe::actors {
+namespace {
+
+constexpr const char* kNotFinite = "the model's scores are not finite numbers";
+
+}  // namespace
 
 void SchedulerSettings::describe(const model::BackendInfo& info) {
     context_length = info.context_length;
@@ -77,6 +82,7 @@ void Scheduler::on(Submit& submit) {
                       (wants_beams(submit) &&
                        submit.answers <= static_cast<std::uint32_t>(submit.params.beam_width)),
                   "several answers are the best of a beam search");
+    TROUPE_ASSERT(submit.prefill_only || !submit.score_prompt, "a prompt is scored on its own");
     const bool draws = !submit.prefill_only && submit.params.max_tokens != 0;
     const std::uint64_t needed = submit.prompt.size() + (draws ? 1 : 0);
     if (needed > sequence_tokens_max_) {
@@ -175,6 +181,7 @@ void Scheduler::apply(Request& request, const model::StepPlan& plan,
         stats_.dropped_rows_total.add(step.sample_count);
         return;
     }
+    if (step.target_count > 0 && !tell_scores(request, step, result, results)) return;
     if (request.group != nullptr && rows > 0 && result.sampled_count > 0) {
         const model::SampledToken& best = results.sampled[result.sampled_begin];
         take_row(request, std::span(results.top).subspan(best.top_begin, best.top_count));
@@ -186,7 +193,7 @@ void Scheduler::apply(Request& request, const model::StepPlan& plan,
     }
     if (rows > result.sampled_count) {
         finish(request.group == nullptr ? request : *request.group->asker, FinishReason::error, {},
-               "the model's scores are not finite numbers");
+               kNotFinite);
         return;
     }
     read_text(request);
@@ -195,6 +202,22 @@ void Scheduler::apply(Request& request, const model::StepPlan& plan,
     } else if (step.sample_count == 0) {
         tell_progress(request);
     }
+}
+
+// False where one of them could not be told, which ends the request. One that was preempted
+// computes its prompt again: what has been told is not told twice.
+bool Scheduler::tell_scores(Request& request, const model::SequenceStep& step,
+                            const model::SequenceResult& result, const model::StepResult& results) {
+    for (std::uint32_t i = 0; i < result.scored_count; ++i) {
+        const std::uint32_t index = step.position + i + 1;
+        if (index <= request.scores_told) continue;
+        request.scores_told = index;
+        outbox_.add_token<PromptScores>(request.submit.reply_to, request.submit.request, index,
+                                        results.scored[result.scored_begin + i], results.top);
+    }
+    if (!result.failed) return true;
+    finish(request, FinishReason::error, {}, kNotFinite);
+    return false;
 }
 
 void Scheduler::append(Request& request, const model::SampledToken& token,

@@ -104,6 +104,8 @@ class Scheduler {
     void on(SchedulerShutdown& shutdown);
     void apply(Request& request, const model::StepPlan& plan, const model::StepResult& results,
                std::size_t index);
+    bool tell_scores(Request& request, const model::SequenceStep& step,
+                     const model::SequenceResult& result, const model::StepResult& results);
     void append(Request& request, const model::SampledToken& token,
                 std::span<const model::TokenLogprob> top);
     [[nodiscard]] std::optional<model::TextStream> stop_strings_of(
@@ -133,6 +135,7 @@ class Scheduler {
     void plan_decode_rows();
     void plan_prompts();
     void add_sequence(Request& request, std::uint32_t count);
+    void add_targets(const Request& request, model::SequenceStep& sequence);
     void open_slot(Request& request);
     void grant_pages(const Request& request, std::size_t first);
     [[nodiscard]] std::optional<RunStep> take_plan();

@@ -131,6 +131,7 @@ void Scheduler::ask_admissions() {
              .growth_tokens = growth,
              .salt = request->submit.cache_salt,
              .shared_tokens = request->submit.shared_tokens,
+             .computes_all = request->submit.score_prompt,
              .keep_free = keep_free + pages_of_further_beams(*request, request->length() + growth),
              .pages_max = settings_.pages_per_sequence_max()});
     }

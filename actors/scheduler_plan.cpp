@@ -87,6 +87,7 @@ void Scheduler::add_sequence(Request& request, std::uint32_t count) {
                                 .token_begin = static_cast<std::uint32_t>(plan_->tokens.size()),
                                 .token_count = count,
                                 .sample_count = draws ? 1u : 0u});
+    if (request.submit.score_prompt) add_targets(request, plan_->sequences.back());
     for (std::uint32_t i = request.planned; i < request.planned + count; ++i) {
         plan_->tokens.push_back(i < request.length() ? request.tokens[i] : model::kDrawnToken);
     }
@@ -96,6 +97,15 @@ void Scheduler::add_sequence(Request& request, std::uint32_t count) {
     waiting_.charge(request, count);
     stats_.slots[request.slot].prompt_done.set(std::min(request.planned, request.prompt_length));
     TROUPE_ASSERT(request.planned <= request.capacity, "rows are planned inside the lease");
+}
+
+// After each token of a prompt, how likely was its next?
+void Scheduler::add_targets(const Request& request, model::SequenceStep& sequence) {
+    sequence.target_begin = static_cast<std::uint32_t>(plan_->targets.size());
+    const auto begin = request.tokens.begin() + sequence.position + 1;
+    const std::uint32_t left = request.length() - sequence.position - 1;
+    sequence.target_count = std::min(sequence.token_count, left);
+    plan_->targets.insert(plan_->targets.end(), begin, begin + sequence.target_count);
 }
 
 void Scheduler::open_slot(Request& request) {

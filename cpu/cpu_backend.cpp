@@ -182,6 +182,7 @@ void CpuBackend::append_sequence(const model::StepPlan& plan, const model::Seque
     TROUPE_ASSERT(sequence.token_begin + sequence.token_count <= plan.tokens.size());
     TROUPE_ASSERT(pages_for(end) <= slot.pages.size(), "a position has no page");
     TROUPE_ASSERT(std::max(sequence.sample_count, sequence.logits_count) <= sequence.token_count);
+    TROUPE_ASSERT(sequence.target_count + sequence.sample_count <= sequence.token_count);
     batch_.runs.push_back(
         {slot.pages.data(), sequence.position, batch_.rows(), sequence.token_count});
     for (std::uint32_t i = 0; i < sequence.token_count; ++i) {

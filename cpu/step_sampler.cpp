@@ -82,9 +82,23 @@ void StepSampler::plan_rows(const model::StepPlan& plan, const RowBatch& batch, 
     for (std::uint32_t s = 0; s < plan.sequences.size(); ++s) {
         const model::SequenceStep& sequence = plan.sequences[s];
         Slot& slot = slots[sequence.slot];
-        const model::DecodingParams& params = slot.settings.params;
-        const auto samples = static_cast<std::uint32_t>(result.sampled.size());
-        result.sequences.push_back({sequence.slot, samples, sequence.sample_count, false});
+        const auto top_count = static_cast<std::uint32_t>(slot.settings.params.top_shown());
+        result.sequences.push_back(
+            {.slot = sequence.slot,
+             .sampled_begin = static_cast<std::uint32_t>(result.sampled.size()),
+             .sampled_count = sequence.sample_count,
+             .scored_begin = static_cast<std::uint32_t>(result.scored.size()),
+             .scored_count = sequence.target_count});
+        for (std::uint32_t i = 0; i < sequence.target_count; ++i) {
+            ScoreRow& row = score_rows_.emplace_back();
+            row.sequence = s;
+            row.row = sequence.token_begin + i;
+            row.target = static_cast<std::int32_t>(result.scored.size());
+            result.scored.push_back(
+                {.id = plan.targets[sequence.target_begin + i], .top_begin = tops});
+            tops += top_count;
+            rows_.push_back(row.row);
+        }
         const std::uint32_t wanted = std::max(sequence.sample_count, sequence.logits_count);
         if (wanted == 0) feed_history(slot, sequence, batch, sequence.token_count, fed_[s]);
         for (std::uint32_t left = wanted; left > 0; --left) {
@@ -94,7 +108,7 @@ void StepSampler::plan_rows(const model::StepPlan& plan, const RowBatch& batch, 
             if (left <= sequence.sample_count) {
                 row.sample = static_cast<std::int32_t>(result.sampled.size());
                 result.sampled.emplace_back().top_begin = tops;
-                if (params.logprobs) tops += static_cast<std::uint32_t>(params.top_logprobs);
+                tops += top_count;
             }
             if (left <= sequence.logits_count) row.logits = static_cast<std::int32_t>(logits++);
             score_rows_.push_back(row);
@@ -129,6 +143,10 @@ void StepSampler::draw_share(const Share& share, std::uint32_t chunk_begin,
             std::memcpy(result.logits.data() + static_cast<std::size_t>(row.logits) * scores.size(),
                         scores.data(), scores.size_bytes());
         }
+        if (row.target >= 0) {
+            score_target(row, scores, slot, scratch, result);
+            continue;
+        }
         const std::uint32_t rows_seen = row.row - sequence.token_begin + 1;
         feed_history(slot, sequence, batch, rows_seen, fed_[index]);
         model::SequenceResult& drawn = result.sequences[index];
@@ -139,6 +157,25 @@ void StepSampler::draw_share(const Share& share, std::uint32_t chunk_begin,
             drawn.sampled_count = static_cast<std::uint32_t>(row.sample) - drawn.sampled_begin;
         }
     }
+}
+
+// Says how likely the row's target was.
+void StepSampler::score_target(const ScoreRow& row, std::span<const float> scores, const Slot& slot,
+                               Scratch& scratch, model::StepResult& result) {
+    model::SequenceResult& sequence = result.sequences[row.sequence];
+    if (sequence.failed) return;
+    model::SampledToken& target = result.scored[static_cast<std::size_t>(row.target)];
+    scratch.top.clear();
+    const std::optional<model::SampledToken> scored = model::score(
+        scores, target.id, slot.settings.params.top_shown(), scratch.sampler, scratch.top);
+    if (!scored) {
+        sequence.failed = true;
+        sequence.scored_count = static_cast<std::uint32_t>(row.target) - sequence.scored_begin;
+        return;
+    }
+    target.logprob = scored->logprob;
+    target.top_count = scored->top_count;
+    std::ranges::copy(scratch.top, result.top.begin() + target.top_begin);
 }
 
 // Draws the token that will stand at `position`; false where the scores do not allow one.

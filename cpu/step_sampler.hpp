@@ -43,6 +43,7 @@ class StepSampler {
         std::uint32_t sequence = 0;
         std::uint32_t row = 0;
         std::int32_t sample = -1;  // its place in StepResult::sampled, if a token is drawn
+        std::int32_t target = -1;  // its place in StepResult::scored, if one is asked about
         std::int32_t logits = -1;  // its place in StepResult::logits, if they are returned
     };
     // Rows of one sequence next to each other in the chunk that is being scored.
@@ -66,6 +67,8 @@ class StepSampler {
     void draw_share(const Share& share, std::uint32_t chunk_begin, const model::StepPlan& plan,
                     const RowBatch& batch, SlotTable& slots, Scratch& scratch,
                     model::StepResult& result);
+    static void score_target(const ScoreRow& row, std::span<const float> scores, const Slot& slot,
+                             Scratch& scratch, model::StepResult& result);
     [[nodiscard]] bool draw(std::span<float> scores, Slot& slot, std::uint32_t position,
                             Scratch& scratch, model::SampledToken& sampled,
                             std::vector<model::TokenLogprob>& top) const;

@@ -1,9 +1,12 @@
 // POST /v1/chat/completions and /v1/completions: n answers to each prompt, all at work at once,
 // told as one JSON object or as server-sent events. Chunks are made when they are asked for. With
-// best_of there are more at work than are told; beams are one request with n answers.
+// best_of there are more at work than are told; beams are one request with n answers. A prompt
+// whose own tokens are to be scored is a further request, which draws nothing; its answers share
+// its pages.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -25,13 +28,45 @@ struct Choice {
     actors::RequestId request = 0;
     runtime::SharedStopFlag stop;
     actors::Generation generation;
-    std::string prefix;  // the echoed prompt
+    std::size_t prompt = 0;  // which of the call's
+    std::string prefix;      // the prompt, echoed
     std::size_t text_told = 0;
     std::size_t scores_told = 0;
     std::size_t characters_told = 0;
     bool begun = false;  // role or prefix told
     bool ended = false;  // finish_reason told
 };
+
+// The request that says how likely a prompt's own tokens were.
+struct PromptScoring {
+    actors::RequestId request = 0;
+    runtime::SharedStopFlag stop;
+    std::size_t tokens = 0;
+    std::vector<actors::TokenScore> scores;  // the first token's is NaN: nothing stands before it
+    bool ended = false;
+
+    [[nodiscard]] bool done() const { return scores.size() == tokens; }
+    // `run` belongs to `delivery`.
+    void on(const actors::PromptScores& run, const actors::Delivery& delivery);
+};
+
+void PromptScoring::on(const actors::PromptScores& run, const actors::Delivery& delivery) {
+    TROUPE_ASSERT(run.first_index == scores.size(), "scores arrive in order");
+    for (std::uint32_t i = run.begin; i < run.begin + run.count; ++i) {
+        const model::SampledToken& token = delivery.tokens[i];
+        const auto top = std::span(delivery.top).subspan(token.top_begin, token.top_count);
+        scores.push_back({token.id, token.logprob, {top.begin(), top.end()}});
+    }
+}
+
+actors::RequestError unscored_error(const actors::Finished& finished) {
+    if (finished.reason != actors::FinishReason::deadline)
+        return actors::to_request_error(finished);
+    return {.status = 408,
+            .code = "deadline_exceeded",
+            .message = "deadline_ms had passed before the prompt's log-probabilities were known.",
+            .param = "deadline_ms"};
+}
 
 class CompletionCall final : public HttpCall, private actors::SessionHandler {
  public:
@@ -81,11 +116,18 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
 
     void prepare();
     void submit_all(std::vector<FittedPrompt> prompts);
+    void submit_scoring(const std::vector<model::TokenId>& prompt);
     void submit(const Choice& choice, const std::vector<model::TokenId>& prompt,
                 std::uint32_t answer);
+    [[nodiscard]] actors::Submit submission(actors::RequestId request,
+                                            const std::vector<model::TokenId>& prompt) const;
+    [[nodiscard]] bool take_scoring(const actors::SessionEvent& event,
+                                    const actors::Delivery& delivery);
     void fail(actors::RequestError error);
     void stop_all(runtime::StopReason reason);
+    [[nodiscard]] bool all_ended() const;
     void reply_with_all();
+    [[nodiscard]] CompletionText echo_of(const Choice& choice, std::uint32_t index) const;
     [[nodiscard]] std::vector<const Choice*> best_choices() const;
     [[nodiscard]] AnswerFacts facts_of(const Choice& choice) const;
     [[nodiscard]] actors::Usage total_usage() const;
@@ -106,6 +148,7 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
     std::uint32_t dropped_messages_ = 0;
 
     std::vector<Choice> choices_;
+    std::vector<PromptScoring> scorings_;  // one a prompt, or none
     std::optional<actors::RequestError> error_;
     Started state_ = Started::undecided;
     HttpReply reply_;
@@ -153,37 +196,60 @@ void CompletionCall::prepare() {
 }
 
 void CompletionCall::submit_all(std::vector<FittedPrompt> prompts) {
-    const auto count = static_cast<std::uint32_t>(prompts.size() * request_.candidates);
+    const bool scores = request_.scores_prompts();
+    const auto count =
+        static_cast<std::uint32_t>(prompts.size() * (request_.candidates + (scores ? 1 : 0)));
     if (auto refused = hub_.refuse(principal_, count)) return fail(std::move(*refused));
     dropped_messages_ = prompts.front().dropped_messages;  // a chat has one prompt
     choices_.reserve(count);
     for (std::size_t p = 0; p < prompts.size(); ++p) {
+        if (scores) submit_scoring(prompts[p].tokens);
         for (std::uint32_t answer = 0; answer < request_.candidates; ++answer) {
             const bool of_beams = request_.params.beams() && answer > 0;
             choices_.push_back(
                 {.request = hub_.next_request(),
                  .stop = of_beams ? choices_.back().stop : runtime::StopFlag::make(),
                  .generation = actors::Generation(served_.tokenizer, request_.params),
+                 .prompt = p,
                  .prefix = request_.echo ? echoed(request_.prompts[p]) : std::string()});
             if (!of_beams) submit(choices_.back(), prompts[p].tokens, answer);
         }
     }
 }
 
-void CompletionCall::submit(const Choice& choice, const std::vector<model::TokenId>& prompt,
-                            std::uint32_t answer) {
+actors::Submit CompletionCall::submission(actors::RequestId request,
+                                          const std::vector<model::TokenId>& prompt) const {
     actors::Submit submit;
     submit.reply_to = hub_.address_of(session_);
-    submit.request = choice.request;
+    submit.request = request;
     submit.prompt = prompt;
     submit.params = request_.params;
+    submit.principal = principal_;
+    submit.cache_salt = principal_.id;
+    submit.deadline = deadline_;
+    return submit;
+}
+
+void CompletionCall::submit(const Choice& choice, const std::vector<model::TokenId>& prompt,
+                            std::uint32_t answer) {
+    actors::Submit submit = submission(choice.request, prompt);
     if (request_.ranks()) submit.params.logprobs = true;
     submit.answer_index = answer;
     if (request_.params.beams()) submit.answers = request_.answers;
-    submit.principal = principal_;
-    submit.cache_salt = principal_.id;
     submit.stop = choice.stop;
-    submit.deadline = deadline_;
+    hub_.submit(std::move(submit));
+}
+
+void CompletionCall::submit_scoring(const std::vector<model::TokenId>& prompt) {
+    PromptScoring& scoring = scorings_.emplace_back();
+    scoring.request = hub_.next_request();
+    scoring.stop = runtime::StopFlag::make();
+    scoring.tokens = prompt.size();
+    scoring.scores.push_back({prompt.front(), std::numeric_limits<float>::quiet_NaN(), {}});
+    actors::Submit submit = submission(scoring.request, prompt);
+    submit.prefill_only = true;
+    submit.score_prompt = true;
+    submit.stop = scoring.stop;
     hub_.submit(std::move(submit));
 }
 
@@ -199,25 +265,50 @@ std::string CompletionCall::echoed(const CompletionPrompt& prompt) const {
 
 void CompletionCall::on_event(const actors::SessionEvent& event, const actors::Delivery& delivery) {
     const auto request = std::visit([](const auto& e) { return e.request; }, event);
-    const auto choice = std::find_if(choices_.begin(), choices_.end(),
-                                     [request](const Choice& c) { return c.request == request; });
-    if (choice == choices_.end() || error_) return;
-    actors::Generation& generation = choice->generation;
-    if (const auto* run = std::get_if<actors::TokenRun>(&event)) {
-        generation.on(*run, delivery);
-    } else if (const auto* finished = std::get_if<actors::Finished>(&event)) {
-        generation.on(*finished);
-    } else if (const auto* rejected = std::get_if<actors::Rejected>(&event)) {
-        generation.on(*rejected);
+    if (error_) return;
+    if (!take_scoring(event, delivery)) {
+        const auto choice = std::ranges::find(choices_, request, &Choice::request);
+        if (choice == choices_.end()) return;
+        actors::Generation& generation = choice->generation;
+        if (const auto* run = std::get_if<actors::TokenRun>(&event)) {
+            generation.on(*run, delivery);
+        } else if (const auto* finished = std::get_if<actors::Finished>(&event)) {
+            generation.on(*finished);
+        } else if (const auto* rejected = std::get_if<actors::Rejected>(&event)) {
+            generation.on(*rejected);
+        }
+        if (generation.ended() && generation.error()) return fail(*generation.error());
     }
-    if (generation.ended() && generation.error()) return fail(*generation.error());
-    if (state_ != Started::undecided) return;
+    if (error_ || state_ != Started::undecided) return;
     if (request_.stream) {
         state_ = Started::stream;
-    } else if (std::all_of(choices_.begin(), choices_.end(),
-                           [](const Choice& c) { return c.generation.ended(); })) {
+    } else if (all_ended()) {
         reply_with_all();
     }
+}
+
+// Whether the event is about the scoring of a prompt. One that ends before it is done has no score
+// to tell, and neither has the call.
+bool CompletionCall::take_scoring(const actors::SessionEvent& event,
+                                  const actors::Delivery& delivery) {
+    const auto request = std::visit([](const auto& e) { return e.request; }, event);
+    const auto scoring = std::ranges::find(scorings_, request, &PromptScoring::request);
+    if (scoring == scorings_.end()) return false;
+    if (const auto* run = std::get_if<actors::PromptScores>(&event)) {
+        scoring->on(*run, delivery);
+    } else if (const auto* finished = std::get_if<actors::Finished>(&event)) {
+        scoring->ended = true;
+        if (!scoring->done()) fail(unscored_error(*finished));
+    } else if (const auto* rejected = std::get_if<actors::Rejected>(&event)) {
+        scoring->ended = true;
+        fail(actors::to_request_error(*rejected));
+    }
+    return true;
+}
+
+bool CompletionCall::all_ended() const {
+    return std::ranges::all_of(scorings_, &PromptScoring::done) &&
+           std::ranges::all_of(choices_, [](const Choice& c) { return c.generation.ended(); });
 }
 
 // One answer's failure is the call's: the others are of no use to its client.
@@ -233,6 +324,9 @@ void CompletionCall::stop_all(runtime::StopReason reason) {
     for (Choice& choice : choices_) {
         if (!choice.generation.ended() && choice.stop->request(reason)) hub_.cancel(choice.request);
     }
+    for (PromptScoring& scoring : scorings_) {
+        if (!scoring.ended && scoring.stop->request(reason)) hub_.cancel(scoring.request);
+    }
 }
 
 actors::Usage CompletionCall::total_usage() const {
@@ -244,7 +338,8 @@ actors::Usage CompletionCall::total_usage() const {
         total.accepted_tokens += usage.accepted_tokens;
         if (i % request_.candidates != 0) continue;  // a prompt counts once, whatever n
         total.prompt_tokens += usage.prompt_tokens;
-        total.cached_tokens += usage.cached_tokens;
+        // A prompt that is scored is computed, whatever its answers then find in the cache.
+        if (scorings_.empty()) total.cached_tokens += usage.cached_tokens;
     }
     return total;
 }
@@ -280,18 +375,37 @@ std::vector<const Choice*> CompletionCall::best_choices() const {
     return best;
 }
 
+// The prompt before a choice's answer, with the scores of its tokens where they are known.
+CompletionText CompletionCall::echo_of(const Choice& choice, std::uint32_t index) const {
+    CompletionText text{.index = index, .text = choice.prefix, .scores = {}};
+    if (scorings_.empty()) return text;
+    text.scores = scorings_[choice.prompt].scores;
+    // The last token ends where the text does; a tokenizer may have put a space before the first.
+    text.text_offset = static_cast<std::int64_t>(count_characters(choice.prefix));
+    for (const actors::TokenScore& score : text.scores) {
+        text.text_offset -=
+            static_cast<std::int64_t>(count_characters(served_.tokenizer.bytes_of(score.id)));
+    }
+    return text;
+}
+
 void CompletionCall::reply_with_all() {
-    std::vector<std::string> whole;
+    const std::vector<const Choice*> best = best_choices();
+    std::vector<std::string> whole(best.size());
+    std::vector<std::vector<actors::TokenScore>> scores(best.size());
     std::vector<CompletionText> texts;
     std::vector<AnswerFacts> facts;
-    const std::vector<const Choice*> best = best_choices();
-    for (const Choice* choice : best)
-        whole.push_back(choice->prefix + choice->generation.text());
     for (std::size_t i = 0; i < best.size(); ++i) {
-        texts.push_back({.index = static_cast<std::uint32_t>(i),
-                         .text = whole[i],
-                         .scores = best[i]->generation.scores(),
-                         .text_offset = count_characters(best[i]->prefix)});
+        const actors::Generation& answer = best[i]->generation;
+        CompletionText text = echo_of(*best[i], static_cast<std::uint32_t>(i));
+        if (text.scores.empty())
+            text.text_offset = static_cast<std::int64_t>(count_characters(text.text));
+        whole[i] = best[i]->prefix + answer.text();
+        scores[i].assign(text.scores.begin(), text.scores.end());
+        scores[i].insert(scores[i].end(), answer.scores().begin(), answer.scores().end());
+        text.text = whole[i];
+        text.scores = scores[i];
+        texts.push_back(text);
         facts.push_back(facts_of(*best[i]));
     }
     append_completion(reply_.body, head_, texts, facts, total_usage());
@@ -323,13 +437,14 @@ bool CompletionCall::next_chunk(std::string& out) {
 bool CompletionCall::append_next(std::string& out, std::uint32_t index) {
     Choice& choice = choices_[index];
     if (choice.ended) return false;
+    if (!scorings_.empty() && !scorings_[choice.prompt].done()) return false;
     const std::size_t before = out.size();
     out += "data: ";
     bool appended = true;
     if (!choice.begun && head_.chat) {
         append_role_chunk(out, head_, index);
-    } else if (!choice.begun && !choice.prefix.empty()) {
-        append_text_chunk(out, head_, {.index = index, .text = choice.prefix, .scores = {}});
+    } else if (!choice.begun && request_.echo) {
+        append_text_chunk(out, head_, echo_of(choice, index));
         choice.characters_told = count_characters(choice.prefix);
     } else {
         appended = append_news(out, index);
@@ -352,7 +467,7 @@ bool CompletionCall::append_news(std::string& out, std::uint32_t index) {
         const CompletionText news{.index = index,
                                   .text = std::string_view(text).substr(choice.text_told),
                                   .scores = std::span(scores).subspan(choice.scores_told),
-                                  .text_offset = choice.characters_told};
+                                  .text_offset = static_cast<std::int64_t>(choice.characters_told)};
         append_text_chunk(out, head_, news);
         choice.characters_told += count_characters(news.text);
         choice.text_told = text.size();

@@ -36,6 +36,7 @@ struct CompletionRequest {
     bool echo = false;  // completions: the prompt stands before the answer
 
     [[nodiscard]] bool ranks() const { return candidates > answers; }
+    [[nodiscard]] bool scores_prompts() const { return echo && params.logprobs; }
 };
 
 [[nodiscard]] WireResult<CompletionRequest> read_chat_body(std::string_view body,
@@ -58,7 +59,7 @@ struct CompletionText {
     std::uint32_t index = 0;  // of the choice
     std::string_view text;
     std::span<const actors::TokenScore> scores;
-    std::size_t text_offset = 0;  // characters of this choice before `text`
+    std::int64_t text_offset = 0;  // characters of this choice before the first of `scores`
 };
 
 // One chunk each: {role: "assistant", content: ""} · text · the end · usage alone.

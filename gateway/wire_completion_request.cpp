@@ -162,10 +162,6 @@ WireResult<CompletionRequest> read_completion_body(std::string_view body,
             std::optional<bool> echo;
             TROUPE_TRY_ASSIGN(echo, fields.boolean("echo"));
             request.echo = echo.value_or(false);
-            if (request.echo && request.params.logprobs)
-                return unsupported("echo",
-                                   "echo with logprobs (log-probabilities of the prompt) "
-                                   "is not supported yet.");
             const std::size_t calls = request.prompts.size() * request.candidates;
             if (calls > served.limits.calls_max)
                 return invalid_parameter(

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "gateway/json_writer.hpp"
@@ -78,7 +80,7 @@ void append_scores(std::string& out, std::span<const actors::TokenScore> scores,
 }
 
 void append_completion_scores(std::string& out, std::span<const actors::TokenScore> scores,
-                              const model::Tokenizer& tokenizer, std::size_t text_offset) {
+                              const model::Tokenizer& tokenizer, std::int64_t text_offset) {
     JsonObject object(out);
     append_list(object.field("tokens"), scores, [&](const actors::TokenScore& score) {
         append_json_string(out, token_text(tokenizer, score.id));
@@ -86,6 +88,10 @@ void append_completion_scores(std::string& out, std::span<const actors::TokenSco
     append_list(object.field("token_logprobs"), scores,
                 [&](const actors::TokenScore& score) { append_json_number(out, score.logprob); });
     append_list(object.field("top_logprobs"), scores, [&](const actors::TokenScore& score) {
+        if (std::isnan(score.logprob)) {
+            out += "null";
+            return;
+        }
         JsonObject top(out);
         for (const model::TokenLogprob& rival : score.top) {
             std::string name;
@@ -95,8 +101,8 @@ void append_completion_scores(std::string& out, std::span<const actors::TokenSco
         top.close();
     });
     append_list(object.field("text_offset"), scores, [&](const actors::TokenScore& score) {
-        append_json_unsigned(out, text_offset);
-        text_offset += count_characters(tokenizer.bytes_of(score.id));
+        append_json_integer(out, std::max<std::int64_t>(text_offset, 0));
+        text_offset += static_cast<std::int64_t>(count_characters(tokenizer.bytes_of(score.id)));
     });
     object.close();
 }

@@ -21,9 +21,10 @@ void append_scores(std::string& out, std::span<const actors::TokenScore> scores,
                    const model::Tokenizer& tokenizer);
 
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}: completions. `text_offset` is where
-// the first token's text begins in the answer, in characters as the format wants it.
+// the first token's text begins, in characters as the format wants it; below 0 where that text has
+// lost its beginning. NaN is null and has no alternatives: nobody asked how likely the token was.
 void append_completion_scores(std::string& out, std::span<const actors::TokenScore> scores,
-                              const model::Tokenizer& tokenizer, std::size_t text_offset);
+                              const model::Tokenizer& tokenizer, std::int64_t text_offset);
 
 // Code points of valid UTF-8.
 [[nodiscard]] std::size_t count_characters(std::string_view text);

@@ -66,6 +66,8 @@ class CudaBackend final : public model::Backend {
     void read_row(StepSlot& step, const ScoredRow& scored, model::StepResult& result);
     [[nodiscard]] bool read_draw(const StepSlot& step, const ScoredRow& scored,
                                  model::StepResult& result);
+    [[nodiscard]] bool score_target(const StepSlot& step, const ScoredRow& scored,
+                                    model::StepResult& result);
     [[nodiscard]] bool draw_on_host(const StepSlot& step, const ScoredRow& scored,
                                     model::StepResult& result);
     void settle(const StepSlot& step, const model::StepResult& result);
@@ -250,8 +252,14 @@ void CudaBackend::read(StepSlot& step, model::StepResult& result) {
     result.step = plan.step;
     for (const model::SequenceStep& sequence : plan.sequences) {
         const auto begin = static_cast<std::uint32_t>(result.sampled.size());
-        result.sequences.push_back({sequence.slot, begin, sequence.sample_count, false});
+        const auto targets = static_cast<std::uint32_t>(result.scored.size());
+        result.sequences.push_back({.slot = sequence.slot,
+                                    .sampled_begin = begin,
+                                    .sampled_count = sequence.sample_count,
+                                    .scored_begin = targets,
+                                    .scored_count = sequence.target_count});
         result.sampled.resize(begin + sequence.sample_count);
+        result.scored.resize(targets + sequence.target_count);
     }
     for (const ScoredRow& scored : step.record.scored)
         read_row(step, scored, result);
@@ -265,7 +273,13 @@ void CudaBackend::read_row(StepSlot& step, const ScoredRow& scored, model::StepR
         result.logits.insert(result.logits.end(), scores, scores + vocabulary);
     }
     model::SequenceResult& sequence = result.sequences[scored.sequence];
-    if (scored.sample < 0 || sequence.failed) return;
+    if (sequence.failed) return;
+    if (scored.target >= 0 && !score_target(step, scored, result)) {
+        sequence.failed = true;
+        sequence.scored_count = static_cast<std::uint32_t>(scored.target) - sequence.scored_begin;
+        return;
+    }
+    if (scored.sample < 0) return;
     const bool drawn = scored.device_sample >= 0 ? read_draw(step, scored, result)
                                                  : draw_on_host(step, scored, result);
     if (drawn) return;
@@ -289,6 +303,23 @@ bool CudaBackend::read_draw(const StepSlot& step, const ScoredRow& scored,
     for (std::uint32_t i = 0; i < drawn.top_count; ++i)
         result.top.push_back({drawn.top_ids[i], drawn.top_logprobs[i]});
     return true;
+}
+
+// Likewise for a target.
+bool CudaBackend::score_target(const StepSlot& step, const ScoredRow& scored,
+                               model::StepResult& result) {
+    const model::StepPlan& plan = *step.record.plan;
+    const model::SequenceStep& sequence = plan.sequences[scored.sequence];
+    const std::size_t vocabulary = model_.hp.vocabulary_size;
+    const float* const scores =
+        step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
+    const model::TokenId target =
+        plan.targets[sequence.target_begin + scored.position - sequence.position];
+    const std::optional<model::SampledToken> found =
+        model::score({scores, vocabulary}, target,
+                     slots_[sequence.slot].settings.params.top_shown(), scratch_, result.top);
+    if (found) result.scored[static_cast<std::size_t>(scored.target)] = *found;
+    return found.has_value();
 }
 
 bool CudaBackend::draw_on_host(const StepSlot& step, const ScoredRow& scored,

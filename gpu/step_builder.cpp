@@ -28,6 +28,7 @@ void StepBuilder::build(const model::StepPlan& plan, StepArrays& arrays, StepRec
         const model::SequenceStep& sequence = plan.sequences[i];
         add_rows(plan, sequence, arrays);
         add_attention(sequence, arrays);
+        add_targets(i, sequence, arrays, record);
         add_scores(i, sequence, arrays, record);
         record.opened.push_back(slots_[sequence.slot].opened);
     }
@@ -43,6 +44,7 @@ void StepBuilder::add_rows(const model::StepPlan& plan, const model::SequenceSte
     TROUPE_ASSERT(sequence.token_begin + sequence.token_count <= plan.tokens.size());
     TROUPE_ASSERT(end <= slot.page_count * kPageTokens, "a position has no page");
     TROUPE_ASSERT(std::max(sequence.sample_count, sequence.logits_count) <= sequence.token_count);
+    TROUPE_ASSERT(sequence.target_count + sequence.sample_count <= sequence.token_count);
     for (std::uint32_t i = 0; i < sequence.token_count; ++i) {
         model::TokenId token = plan.tokens[sequence.token_begin + i];
         TROUPE_ASSERT(token == model::kDrawnToken || (token >= 0 && token < limits_.vocabulary));
@@ -73,6 +75,20 @@ void StepBuilder::add_attention(const model::SequenceStep& sequence, StepArrays&
             arrays.items.push_back(
                 {row, place, split, split + 1, static_cast<std::int32_t>(partials_++)});
         }
+    }
+}
+
+// They are few in a server's day: the host says how likely they were.
+void StepBuilder::add_targets(std::uint32_t index, const model::SequenceStep& sequence,
+                              StepArrays& arrays, StepRecord& record) {
+    for (std::uint32_t i = 0; i < sequence.target_count; ++i) {
+        ScoredRow scored;
+        scored.sequence = index;
+        scored.position = sequence.position + i;
+        scored.target = static_cast<std::int32_t>(record.target_count++);
+        scored.host_scores = static_cast<std::int32_t>(record.host_scores++);
+        arrays.score_rows.push_back(sequence.token_begin + i);
+        record.scored.push_back(scored);
     }
 }
 

@@ -19,6 +19,7 @@ struct ScoredRow {
     std::int32_t sample = -1;    // its number among the draws of the step, wherever they are made
     std::int32_t device_sample = -1;  // its number in StepArrays::samples
     std::int32_t host_scores = -1;    // its row among the scores that go to the host
+    std::int32_t target = -1;         // its number among the tokens that are asked about
     bool wanted_logits = false;       // the caller wants them
 };
 
@@ -29,6 +30,7 @@ struct StepRecord {
     std::vector<ScoredRow> scored;      // in the order of StepArrays::score_rows
     std::uint32_t sample_count = 0;
     std::uint32_t host_scores = 0;
+    std::uint32_t target_count = 0;
     bool draws_on_host = false;
 };
 
@@ -50,6 +52,8 @@ class StepBuilder {
     void add_rows(const model::StepPlan& plan, const model::SequenceStep& sequence,
                   StepArrays& arrays);
     void add_attention(const model::SequenceStep& sequence, StepArrays& arrays);
+    void add_targets(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,
+                     StepRecord& record);
     void add_scores(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,
                     StepRecord& record);
     [[nodiscard]] SampleRow sample_row(const Slot& slot, std::uint32_t position,

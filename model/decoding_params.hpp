@@ -57,6 +57,8 @@ struct DecodingParams {
     bool speculation = true;  // drafts may be verified; changes the time alone, never the answer
 
     [[nodiscard]] bool greedy() const { return temperature < 1e-5; }
+    // Alternatives that come with each token.
+    [[nodiscard]] std::int32_t top_shown() const { return logprobs ? top_logprobs : 0; }
     [[nodiscard]] bool beams() const { return beam_width > 1; }
     [[nodiscard]] bool penalised() const {
         return repetition_penalty != 1.0 || frequency_penalty != 0.0 || presence_penalty != 0.0;

@@ -109,6 +109,7 @@ void DraftingBackend::follow_sequence(const SequenceStep& sequence) {
     copy.token_count = static_cast<std::uint32_t>(draft_plan_.tokens.size()) - copy.token_begin;
     copy.sample_count = known == given.end() ? 0 : 1;
     copy.logits_count = 0;
+    copy.target_count = 0;
     draft_plan_.sequences.push_back(copy);
 }
 

@@ -339,6 +339,20 @@ std::optional<SampledToken> sample(std::span<float> row, const SamplingContext& 
     return out;
 }
 
+std::optional<SampledToken> score(std::span<const float> row, TokenId target,
+                                  std::int32_t top_count, SamplerScratch& scratch,
+                                  std::vector<TokenLogprob>& top) {
+    const auto begin = static_cast<std::uint32_t>(top.size());
+    find_maxima(row, block_size_for(row.size(), static_cast<std::size_t>(top_count)),
+                scratch.blocks);
+    if (!scratch.blocks.valid) return std::nullopt;
+    const double sum = row_logprobs(row, top_count, 1, scratch, top);
+    return SampledToken{.id = target,
+                        .logprob = static_cast<float>(row[static_cast<std::size_t>(target)] - sum),
+                        .top_begin = begin,
+                        .top_count = static_cast<std::uint32_t>(top.size()) - begin};
+}
+
 namespace {
 
 // The candidates by rank with their probabilities; ranks the set itself too.

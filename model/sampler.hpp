@@ -52,6 +52,12 @@ struct SamplerScratch {
                                                  SamplerScratch& scratch,
                                                  std::vector<TokenLogprob>& top);
 
+// How likely `target` was: its raw log-probability in `row`, and the `top_count` best, which are
+// appended to `top`. Empty if the row holds a NaN or +infinity or nothing that may be drawn.
+[[nodiscard]] std::optional<SampledToken> score(std::span<const float> row, TokenId target,
+                                                std::int32_t top_count, SamplerScratch& scratch,
+                                                std::vector<TokenLogprob>& top);
+
 struct TokenProbability {
     TokenId id = 0;
     double probability = 0;

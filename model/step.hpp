@@ -81,6 +81,10 @@ struct SequenceStep {
     std::uint32_t sample_count = 0;
     // The raw scores after each of the last `logits_count` of them are returned (tools and tests).
     std::uint32_t logits_count = 0;
+    // How likely a given token was after each of the first `target_count` of them is told: of
+    // `StepPlan::targets[target_begin, target_begin + target_count)`. No token is drawn there.
+    std::uint32_t target_begin = 0;
+    std::uint32_t target_count = 0;
 };
 
 // What a backend does, in this order: trims, closes, opens, grants, copies, sequences.
@@ -93,6 +97,7 @@ struct StepPlan {
     std::vector<PageCopy> copies;
     std::vector<SequenceStep> sequences;  // a slot at most once
     std::vector<TokenId> tokens;
+    std::vector<TokenId> targets;
 
     void clear() {
         trims.clear();
@@ -102,6 +107,7 @@ struct StepPlan {
         copies.clear();
         sequences.clear();
         tokens.clear();
+        targets.clear();
     }
 };
 
@@ -110,7 +116,8 @@ struct TokenLogprob {
     float logprob = 0;  // natural logarithm; -infinity for a banned token
 };
 
-// One drawn token. Its alternatives are `StepResult::top[top_begin, top_begin + top_count)`.
+// One drawn token, or a target. Its alternatives are `StepResult::top[top_begin, top_begin +
+// top_count)`.
 struct SampledToken {
     TokenId id = 0;
     float logprob = std::numeric_limits<float>::quiet_NaN();  // NaN where nobody asked
@@ -121,17 +128,21 @@ struct SampledToken {
 // In the order of the plan's sequences. There are as many draws as the plan asked for, with two
 // exceptions: the first that differs from what was put in place of a kDraftToken is the last, and
 // where a row's scores are not finite, or allow no token, it and those behind it have none.
+// Likewise the targets.
 struct SequenceResult {
     SlotId slot = 0;
     std::uint32_t sampled_begin = 0;
     std::uint32_t sampled_count = 0;
     bool failed = false;  // as in the second case; if the row counts, its request fails, no other
+    std::uint32_t scored_begin = 0;
+    std::uint32_t scored_count = 0;
 };
 
 struct StepResult {
     std::uint64_t step = 0;
     std::vector<SequenceResult> sequences;
     std::vector<SampledToken> sampled;
+    std::vector<SampledToken> scored;  // targets, with raw log-probabilities
     std::vector<TokenLogprob> top;
     std::vector<float> logits;  // [sum of logits_count][vocabulary], in plan order
     std::int64_t compute_ns = 0;
@@ -139,6 +150,7 @@ struct StepResult {
     void clear() {
         sequences.clear();
         sampled.clear();
+        scored.clear();
         top.clear();
         logits.clear();
         compute_ns = 0;

@@ -69,14 +69,19 @@ void ToyBackend::apply_changes(const StepPlan& plan) {
 void ToyBackend::run_sequence(const StepPlan& plan, const SequenceStep& step, StepResult& result) {
     Slot& slot = open_slot(step.slot);
     TROUPE_ASSERT(step.position + step.token_count <= info_.context_length);
+    TROUPE_ASSERT(step.target_count + step.sample_count <= step.token_count);
     SequenceResult row{.slot = step.slot,
-                       .sampled_begin = static_cast<std::uint32_t>(result.sampled.size())};
+                       .sampled_begin = static_cast<std::uint32_t>(result.sampled.size()),
+                       .scored_begin = static_cast<std::uint32_t>(result.scored.size()),
+                       .scored_count = step.target_count};
     for (std::uint32_t i = 0; i < step.token_count; ++i) {
         const TokenId planned = plan.tokens[step.token_begin + i];
         const std::uint32_t position = step.position + i;
         const TokenId token = planned == kDrawnToken ? slot.drawn : planned;
         token_at(slot, position) = token;
         ++tokens_computed_;
+        if (i < step.target_count)
+            score_target(slot, token, plan.targets[step.target_begin + i], result);
         const std::uint32_t left = step.token_count - i;
         if (left <= step.logits_count) {
             const auto scores = toy_scores(token);
@@ -87,6 +92,15 @@ void ToyBackend::run_sequence(const StepPlan& plan, const SequenceStep& step, St
         if (!row.failed) ++row.sampled_count;
     }
     result.sequences.push_back(row);
+}
+
+// The toy's scores are all finite, so that none of them can fail.
+void ToyBackend::score_target(const Slot& slot, TokenId before, TokenId target,
+                              StepResult& result) {
+    const auto scored =
+        score(toy_scores(before), target, slot.settings.params.top_shown(), scratch_, result.top);
+    TROUPE_ASSERT(scored.has_value());
+    result.scored.push_back(*scored);
 }
 
 // Draws what follows `position`; false where nothing may be drawn.

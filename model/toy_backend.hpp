@@ -45,6 +45,7 @@ class ToyBackend final : public Backend {
 
     void apply_changes(const StepPlan& plan);
     void run_sequence(const StepPlan& plan, const SequenceStep& step, StepResult& result);
+    void score_target(const Slot& slot, TokenId before, TokenId target, StepResult& result);
     bool draw(Slot& slot, std::uint32_t position, StepResult& result);
     void count_tokens(Slot& slot, std::uint32_t position);
     [[nodiscard]] Slot& open_slot(SlotId id);

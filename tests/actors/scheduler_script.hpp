@@ -27,6 +27,7 @@ using namespace std::chrono_literals;
 // What one session has heard about its request.
 struct Heard {
     Tokens tokens;
+    std::vector<float> prompt_scores;
     std::vector<std::uint32_t> positions;
     std::vector<PromptProgress> progress;
     std::vector<Finished> finished;
@@ -190,6 +191,15 @@ class SchedulerScript {
         REQUIRE(e.first_index == h.tokens.size());
         for (std::uint32_t i = 0; i < e.count; ++i)
             h.tokens.push_back(d.tokens[e.begin + i].id);
+    }
+    void hear(const Delivery& d, const PromptScores& e) {
+        Heard& h = of(e.request, e.session);
+        REQUIRE(e.first_index == h.prompt_scores.size() + 1);
+        for (std::uint32_t i = 0; i < e.count; ++i) {
+            const model::SampledToken& scored = d.tokens[e.begin + i];
+            REQUIRE(scored.id == asked.at(e.request).prompt.at(e.first_index + i));
+            h.prompt_scores.push_back(scored.logprob);
+        }
     }
     void hear(const Delivery&, const Finished& e) {
         of(e.request, e.session).finished.push_back(e);

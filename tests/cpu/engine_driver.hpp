@@ -72,6 +72,16 @@ class EngineDriver {
         plan_.tokens.insert(plan_.tokens.end(), tokens.begin(), tokens.end());
         s.position += count;
     }
+    // The same for a stretch of a prompt, and asks how likely each of `targets` was, the first
+    // after the first token.
+    void add_scored(model::SlotId slot, std::span<const model::TokenId> tokens,
+                    std::span<const model::TokenId> targets) {
+        add(slot, tokens);
+        model::SequenceStep& step = plan_.sequences.back();
+        step.target_begin = static_cast<std::uint32_t>(plan_.targets.size());
+        step.target_count = static_cast<std::uint32_t>(targets.size());
+        plan_.targets.insert(plan_.targets.end(), targets.begin(), targets.end());
+    }
     void add_drawn(model::SlotId slot, std::uint32_t logits_count = 0) {
         const model::TokenId drawn = model::kDrawnToken;
         add(slot, {&drawn, 1}, 1, logits_count);

@@ -1,6 +1,7 @@
 // What a step does besides computing scores: draws, drafts, penalties, slots, and nothing on the
 // heap.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/cpu/allocation_counter.hpp"
 #include "tests/cpu/backend_fixture.hpp"
@@ -158,6 +159,51 @@ TEST_CASE("scores come back raw, in plan order, beside draws from biased ones", 
           argmax(logits.subspan(vocabulary, vocabulary)));
     CHECK(result.sampled[1].id == 77);
     CHECK(result.sampled[2].id == 77);
+}
+
+TEST_CASE("a prompt's tokens are scored by the softmax of the rows before them", "[cpu][backend]") {
+    const model::GgufFile* file = stories_gguf();
+    if (file == nullptr) return;
+    const auto backend = make_backend(*file, small_options());
+    const auto vocabulary = static_cast<std::size_t>(backend->info().vocabulary_size);
+    Tokens prompt;
+    for (model::TokenId i = 0; i < 70; ++i)  // more rows than are scored at once
+        prompt.push_back(i == 0 ? 1 : 3 + (i * 89) % 500);
+    EngineDriver driver(*backend);
+    driver.open(0);
+    const std::vector<float> logits =
+        driver.prefill(0, prompt, static_cast<std::uint32_t>(prompt.size()));
+
+    model::DecodingParams params;
+    params.logprobs = true;
+    params.top_logprobs = 2;
+    driver.open(1, params);
+    std::vector<model::SampledToken> scored;
+    for (const std::size_t begin : {0U, 40U}) {
+        const std::size_t end = begin == 0 ? 40 : prompt.size();
+        const std::size_t targets = std::min(end, prompt.size() - 1) - begin;
+        driver.add_scored(1, std::span(prompt).subspan(begin, end - begin),
+                          std::span(prompt).subspan(begin + 1, targets));
+        driver.add_drawn(0);
+        const model::StepResult& result = driver.run();
+        REQUIRE(result.sequences.at(0).scored_count == targets);
+        REQUIRE(result.sampled.size() == 1);
+        for (const model::SampledToken& token : result.scored) {
+            REQUIRE(token.top_count == 2);
+            CHECK(result.top.at(token.top_begin).logprob >= token.logprob);
+            scored.push_back(token);
+        }
+    }
+    REQUIRE(scored.size() == prompt.size() - 1);
+    for (std::size_t i = 0; i < scored.size(); ++i) {
+        const auto row = std::span(logits).subspan(i * vocabulary, vocabulary);
+        double sum = 0;
+        for (const float score : row)
+            sum += std::exp(static_cast<double>(score));
+        CHECK(scored[i].id == prompt[i + 1]);
+        CHECK(scored[i].logprob ==
+              Approx(row[static_cast<std::size_t>(prompt[i + 1])] - std::log(sum)).margin(2e-5));
+    }
 }
 
 TEST_CASE("a sequence that can draw nothing fails alone", "[cpu][backend]") {

@@ -258,6 +258,93 @@ TEST_CASE("Completions: prompts, echo and log-probabilities",
     }
 }
 
+TEST_CASE("Completions: the prompt's own log-probabilities",
+          "[gateway][http_exchange][completions]") {
+    Fixture f;
+    const auto start = [&f](const std::string& more) {
+        (void)f.start(HttpRoute::completions,
+                      R"({"prompt":"abc","echo":true,"logprobs":1,"max_tokens":2)" + more + "}");
+        REQUIRE(f.submits.size() == 2);
+        CHECK(f.submits[0].prefill_only);
+        CHECK(f.submits[0].score_prompt);
+        CHECK_FALSE(f.submits[1].prefill_only);
+        CHECK(f.prompt(0) == f.prompt(1));
+    };
+    SECTION("as one object, whoever ends first") {
+        start("");
+        f.scores(0, 1, 1);
+        f.tokens(1, "de");
+        f.finish(1);
+        CHECK(f.exchange->state() == Started::undecided);
+        f.scores(0, 2, 1);
+        f.finish(0);
+        const auto body = f.reply();
+        const auto& choice = body.at("choices").at(0);
+        CHECK(choice.at("text") == "abcde");
+        const auto& logprobs = choice.at("logprobs");
+        CHECK(json::serialize(logprobs.at("tokens")) == R"(["a","b","c","d","e"])");
+        CHECK(json::serialize(logprobs.at("text_offset")) == "[0,1,2,3,4]");
+        const auto& chosen = logprobs.at("token_logprobs").as_array();
+        CHECK(chosen.at(0).is_null());
+        CHECK(chosen.at(1).to_number<double>() == -1);
+        CHECK(chosen.at(2).to_number<double>() == -2);
+        CHECK(logprobs.at("top_logprobs").at(0).is_null());
+        CHECK(logprobs.at("top_logprobs").at(2).as_object().size() == 1);
+        // What the answer found in the cache is what the scoring had just put there.
+        CHECK(body.at("usage").at("prompt_tokens_details").at("cached_tokens").as_int64() == 0);
+    }
+    SECTION("as a stream, before the answer") {
+        start(R"(,"stream":true)");
+        f.tokens(1, "de");
+        CHECK(events_of(f.chunks()).empty());
+        f.scores(0, 1, 2);
+        f.finish(0);
+        f.finish(1);
+        const auto events = events_of(f.chunks());
+        REQUIRE(events.size() == 4);
+        CHECK(events[0].at("choices").at(0).at("text") == "abc");
+        CHECK(events[0].at("choices").at(0).at("logprobs").at("tokens").as_array().size() == 3);
+        CHECK(events[1].at("choices").at(0).at("text") == "de");
+        CHECK(json::serialize(events[1].at("choices").at(0).at("logprobs").at("text_offset")) ==
+              "[3,4]");
+    }
+    SECTION("of each prompt once, whatever n") {
+        (void)f.start(HttpRoute::completions,
+                      R"({"prompt":["ab","cd"],"n":2,"echo":true,"logprobs":0,"max_tokens":0})");
+        REQUIRE(f.submits.size() == 6);
+        CHECK(f.submits[3].score_prompt);
+        for (const std::size_t i : {0U, 3U}) {
+            f.scores(i, 1, 1);
+            f.finish(i);
+        }
+        for (const std::size_t i : {1U, 2U, 4U, 5U})
+            f.finish(i, actors::FinishReason::length);
+        const auto body = f.reply();
+        CHECK(body.at("usage").at("prompt_tokens").as_int64() == 4);
+        const auto& last = body.at("choices").at(3);
+        CHECK(last.at("text") == "cd");
+        CHECK(json::serialize(last.at("logprobs").at("tokens")) == R"(["c","d"])");
+    }
+    SECTION("that cannot be had are the call's error") {
+        start("");
+        f.finish(0, actors::FinishReason::error);
+        CHECK(f.reply(500).at("error").at("code") == "server_error");
+        f.collect();
+        CHECK(f.cancels == std::vector<actors::RequestId>{f.submits[1].request});
+    }
+    SECTION("that a deadline cuts off, too") {
+        start(R"(,"deadline_ms":100)");
+        f.finish(0, actors::FinishReason::deadline);
+        CHECK(f.reply(408).at("error").at("param") == "deadline_ms");
+    }
+    SECTION("are no longer computed when the client is gone") {
+        start("");
+        f.exchange->on_disconnect();
+        f.collect();
+        CHECK(f.cancels.size() == 2);
+    }
+}
+
 TEST_CASE("A response over HTTP, kept, read, continued and deleted",
           "[gateway][http_exchange][responses]") {
     Fixture f;

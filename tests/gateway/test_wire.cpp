@@ -342,8 +342,8 @@ TEST_CASE("Completion prompts come in four forms", "[gateway][wire][completions]
         many += ",\"a\"";
     CHECK(count(many + "]") == -1);
     CHECK_FALSE(read_completion_body(R"({"prompt":["a","b"],"n":100})", f.served).has_value());
-    CHECK_FALSE(
-        read_completion_body(R"({"prompt":"a","echo":true,"logprobs":1})", f.served).has_value());
+    CHECK(read_completion_body(R"({"prompt":"a","echo":true,"logprobs":1})", f.served)
+              ->scores_prompts());
     CHECK_FALSE(read_completion_body(R"({"prompt":"a","suffix":"b"})", f.served).has_value());
     CHECK(read_completion_body(R"({"prompt":"a","echo":true,"logprobs":null})", f.served)
               .has_value());

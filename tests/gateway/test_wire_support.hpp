@@ -63,6 +63,24 @@ struct HubFixture : ServedFixture {
         hub.on(text_delivery(submit.reply_to.session, submit.request, told, text));
         told += static_cast<std::uint32_t>(text.size());
     }
+    // How likely `count` tokens of the prompt were, the first of them in place `first`: e^-place.
+    void scores(std::size_t index, std::uint32_t first, std::uint32_t count) {
+        const auto& submit = submits.at(index);
+        actors::Delivery delivery;
+        delivery.events.push_back(actors::PromptScores{.session = submit.reply_to.session,
+                                                       .request = submit.request,
+                                                       .first_index = first,
+                                                       .begin = 0,
+                                                       .count = count});
+        for (std::uint32_t place = first; place < first + count; ++place) {
+            delivery.tokens.push_back({.id = submit.prompt.at(place),
+                                       .logprob = -static_cast<float>(place),
+                                       .top_begin = place - first,
+                                       .top_count = 1});
+            delivery.top.push_back({submit.prompt.at(place), -static_cast<float>(place)});
+        }
+        hub.on(delivery);
+    }
     void finish(std::size_t index, actors::FinishReason reason = actors::FinishReason::stop,
                 actors::StopCause cause = {}) {
         const auto& submit = submits.at(index);

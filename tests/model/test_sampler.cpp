@@ -348,6 +348,31 @@ TEST_CASE("Raw log-probabilities are those of the model's own scores", "[model][
     CHECK(drawer.top[2].logprob == Approx(std::log(0.15)).epsilon(1e-5));
 }
 
+TEST_CASE("A given token is scored as a drawn one is", "[model][sampler]") {
+    SamplerScratch scratch;
+    std::vector<TokenLogprob> top{{9, -9.0F}};
+    const auto scored = score(kFour, 3, 2, scratch, top);
+    REQUIRE(scored.has_value());
+    CHECK(scored->id == 3);
+    CHECK(scored->logprob == Approx(std::log(0.05)).epsilon(1e-5));
+    CHECK(scored->top_begin == 1);
+    REQUIRE(scored->top_count == 2);
+    CHECK(top[1].id == 0);
+    CHECK(top[2].id == 1);
+
+    DecodingParams params;
+    params.logprobs = true;
+    Drawer drawer;
+    const std::vector<float> row = logs_of(std::vector<double>(300, 1.0 / 300));
+    const auto drawn = drawer(row, with(params));
+    CHECK(score(row, drawn->id, 0, scratch, top)->logprob == drawn->logprob);
+
+    std::vector<float> broken = kFour;
+    broken[1] = std::numeric_limits<float>::quiet_NaN();
+    CHECK_FALSE(score(broken, 3, 2, scratch, top).has_value());
+    CHECK(top.size() == 3);
+}
+
 TEST_CASE("Processed log-probabilities are those of what the steps leave", "[model][sampler]") {
     DecodingParams params;
     params.logprobs = true;

@@ -65,6 +65,8 @@ std::vector<model::TokenId> beam_answer(const actors::Submit& submit, std::size_
 ExpectedAnswer expected_answer(const actors::Submit& submit, const Room& room,
                                std::uint32_t answer) {
     ExpectedAnswer expected;
+    if (submit.score_prompt)
+        expected.prompt_scores = FakeBackend::oracle_scores(submit.prompt, room.window);
     if (submit.prefill_only) return expected;
     const model::DecodingParams& params = submit.params;
     const std::size_t count = answer_max(submit, room);

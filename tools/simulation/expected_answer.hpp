@@ -12,6 +12,7 @@ namespace troupe::simulation {
 
 struct ExpectedAnswer {
     std::vector<model::TokenId> tokens;  // as the client hears them: without an end token
+    std::vector<float> prompt_scores;    // where they are asked for
     actors::FinishReason reason = actors::FinishReason::stop;
     actors::StopCause cause;
 };

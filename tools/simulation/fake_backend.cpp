@@ -51,14 +51,30 @@ TokenId drawn_token(const DrawInput& in, const model::DecodingParams& params,
     return id == kEndToken && masked ? id + 1 : id;
 }
 
+// Few values, so that equal ones are met; an end is about as likely as anything.
+float logprob_of(std::uint64_t seen, std::uint32_t position, TokenId id) {
+    const std::uint64_t value = mixed(mixed(seen, position), static_cast<std::uint64_t>(id));
+    return -0.25F * static_cast<float>(1 + value % 32);
+}
+
+// The sum of the digests of `tokens` that a query at the last of them sees.
+std::uint64_t seen_after(std::span<const TokenId> tokens, const model::AttentionWindow& window) {
+    const auto last = static_cast<std::uint32_t>(tokens.size()) - 1;
+    const std::uint32_t begin = window_begin(window, last);
+    std::uint64_t digest = 0, seen = 0;
+    for (std::uint32_t i = 0; i <= last; ++i) {
+        digest = after(digest, tokens[i]);
+        if (i < window.sinks || i >= begin) seen += digest;
+    }
+    return seen;
+}
+
 // The best tokens of a row, by falling log-probability, then rising id.
 std::vector<model::TokenLogprob> best_tokens(std::uint64_t seen, std::uint32_t position,
                                              std::size_t count, std::int32_t vocabulary_size) {
     std::vector<model::TokenLogprob> row;
     for (TokenId id = 0; id < vocabulary_size; ++id) {
-        const std::uint64_t value = mixed(mixed(seen, position), static_cast<std::uint64_t>(id));
-        // Few values, so that equal ones are met; an end is about as likely as anything.
-        row.push_back({id, -0.25F * static_cast<float>(1 + value % 32)});
+        row.push_back({id, logprob_of(seen, position, id)});
     }
     std::ranges::stable_sort(row, std::ranges::greater{}, &model::TokenLogprob::logprob);
     row.resize(std::min(row.size(), count));
@@ -167,6 +183,8 @@ void FakeBackend::run_sequence(const model::StepPlan& plan, const model::Sequenc
     model::SequenceResult& row = result.sequences.emplace_back();
     row.slot = step.slot;
     row.sampled_begin = static_cast<std::uint32_t>(result.sampled.size());
+    row.scored_begin = static_cast<std::uint32_t>(result.scored.size());
+    expect(step.target_count + step.sample_count <= step.token_count, "a row draws and is scored");
     // A step that was sent before its failure was known may still ask for what it drew.
     slot.failed = slot.failed || (options_.fail_row && options_.fail_row());
     row.failed = slot.failed;
@@ -184,6 +202,12 @@ void FakeBackend::run_sequence(const model::StepPlan& plan, const model::Sequenc
             expect(position - slot.known <= slot.fed.size(), "a token of the answer is left out");
             slot.fed.resize(position - slot.known);  // what is behind was a draft that was wrong
             slot.fed.push_back(token);
+        }
+        if (i < step.target_count && !row.failed) {
+            const TokenId target = plan.targets.at(step.target_begin + i);
+            result.scored.push_back(
+                {.id = target, .logprob = logprob_of(seen_at(slot, position), position, target)});
+            ++row.scored_count;
         }
         if (i + step.sample_count < step.token_count || row.failed) continue;
         result.sampled.push_back(draw(slot, position, result.top));
@@ -217,6 +241,16 @@ std::uint64_t FakeBackend::digest(const Slot& slot, std::uint32_t position) {
     return pages_.at(page)[position % kPageTokens];
 }
 
+// The sum of all digests that a query at `position` sees.
+std::uint64_t FakeBackend::seen_at(const Slot& slot, std::uint32_t position) {
+    std::uint64_t seen = 0;
+    const std::uint32_t begin = window_begin(options_.window, position);
+    for (std::uint32_t i = 0; i <= position; ++i) {
+        if (i < options_.window.sinks || i >= begin) seen += digest(slot, i);
+    }
+    return seen;
+}
+
 model::SampledToken FakeBackend::draw(const Slot& slot, std::uint32_t position,
                                       std::vector<model::TokenLogprob>& top) {
     if (position / kPageTokens >= slot.pages.size()) return {.id = kEndToken};
@@ -224,10 +258,7 @@ model::SampledToken FakeBackend::draw(const Slot& slot, std::uint32_t position,
                  .answer_index = slot.answer_index,
                  .answer_count = position + 1 - slot.prompt_length,
                  .position = position};
-    const std::uint32_t begin = window_begin(options_.window, position);
-    for (std::uint32_t i = 0; i <= position; ++i) {
-        if (i < options_.window.sinks || i >= begin) in.seen += digest(slot, i);
-    }
+    in.seen = seen_at(slot, position);
     if (slot.params.penalised()) {
         for (const TokenId token : slot.fed)
             in.history += after(1, token);
@@ -280,14 +311,16 @@ std::vector<model::TokenLogprob> FakeBackend::oracle_row(std::span<const TokenId
                                                          std::size_t count,
                                                          std::int32_t vocabulary_size,
                                                          model::AttentionWindow window) {
-    const auto last = static_cast<std::uint32_t>(tokens.size()) - 1;
-    const std::uint32_t begin = window_begin(window, last);
-    std::uint64_t digest = 0, seen = 0;
-    for (std::uint32_t i = 0; i <= last; ++i) {
-        digest = after(digest, tokens[i]);
-        if (i < window.sinks || i >= begin) seen += digest;
-    }
-    return best_tokens(seen, last, count, vocabulary_size);
+    return best_tokens(seen_after(tokens, window), static_cast<std::uint32_t>(tokens.size()) - 1,
+                       count, vocabulary_size);
+}
+
+std::vector<float> FakeBackend::oracle_scores(std::span<const TokenId> tokens,
+                                              model::AttentionWindow window) {
+    std::vector<float> scores;
+    for (std::uint32_t i = 1; i < tokens.size(); ++i)
+        scores.push_back(logprob_of(seen_after(tokens.first(i), window), i - 1, tokens[i]));
+    return scores;
 }
 
 }  // namespace troupe::simulation

@@ -73,6 +73,10 @@ class FakeBackend final : public model::Backend {
         std::span<const model::TokenId> tokens, std::size_t count, std::int32_t vocabulary_size,
         model::AttentionWindow window = {});
 
+    // The log-probability of each of `tokens` but the first after those before it.
+    [[nodiscard]] static std::vector<float> oracle_scores(std::span<const model::TokenId> tokens,
+                                                          model::AttentionWindow window = {});
+
  private:
     struct Slot {
         bool open = false;
@@ -96,6 +100,7 @@ class FakeBackend final : public model::Backend {
                       model::StepResult& result);
     void write(Slot& slot, std::uint32_t position, model::TokenId token);
     [[nodiscard]] std::uint64_t digest(const Slot& slot, std::uint32_t position);
+    [[nodiscard]] std::uint64_t seen_at(const Slot& slot, std::uint32_t position);
     [[nodiscard]] model::SampledToken draw(const Slot& slot, std::uint32_t position,
                                            std::vector<model::TokenLogprob>& top);
     void expect(bool rule, const char* what);

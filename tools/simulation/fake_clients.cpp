@@ -93,7 +93,8 @@ actors::Submit FakeClients::make_request() {
     submit.principal = {random.below(kPrincipals), 1.0 + static_cast<double>(random.below(2))};
     submit.cache_salt = random.chance(0.5) ? 0 : submit.principal.id + 1;
     submit.shared_tokens = random.chance(0.5) ? kSharedTokens : 0;
-    submit.prefill_only = random.chance(0.05);
+    submit.prefill_only = random.chance(0.1);
+    submit.score_prompt = submit.prefill_only && random.chance(0.5);
     if (random.chance(0.05)) submit.deadline = lane_.now() + up_to(random, 300ms);
     submit.stop = runtime::StopFlag::make();
     if (random.chance(0.15)) ask_for_beams(submit);
@@ -199,6 +200,22 @@ void FakeClients::hear(const actors::Delivery& delivery, const actors::TokenRun&
     }
 }
 
+void FakeClients::hear(const actors::Delivery& delivery, const actors::PromptScores& event) {
+    Sent* sent = find(event.session, event.request);
+    if (sent == nullptr) return;
+    if (event.first_index != sent->prompt_scores.size() + 1 || event.count == 0) {
+        fail(event.request, "its prompt's scores are not contiguous");
+    }
+    for (std::uint32_t i = 0; i < event.count; ++i) {
+        const model::SampledToken& scored = delivery.tokens.at(event.begin + i);
+        if (event.first_index + i >= sent->submit.prompt.size() ||
+            scored.id != sent->submit.prompt[event.first_index + i]) {
+            fail(event.request, "a score belongs to no token of its prompt");
+        }
+        sent->prompt_scores.push_back(scored.logprob);
+    }
+}
+
 void FakeClients::hear(const actors::Delivery&, const actors::Finished& event) {
     Sent* sent = find(event.session, event.request);
     if (sent == nullptr) return;
@@ -249,6 +266,8 @@ void FakeClients::judge(const Sent& sent, const actors::Finished& event) {
         event.reason == FinishReason::stop || event.reason == FinishReason::length;
     if (complete) {
         if (sent.heard != expected.tokens) fail(event.request, "a wrong answer");
+        if (sent.prompt_scores != expected.prompt_scores)
+            fail(event.request, "wrong scores of its prompt");
         if (event.reason != expected.reason) fail(event.request, "a wrong reason");
         if (event.cause != expected.cause) fail(event.request, "a wrong cause");
         return;

@@ -53,6 +53,7 @@ class FakeClients {
     struct Sent {
         actors::Submit submit;
         std::vector<model::TokenId> heard;
+        std::vector<float> prompt_scores;
         std::uint32_t answer = 0;  // of those of a beam search, each with an id of its own
         bool ended = false;
         bool asked_to_stop = false;
@@ -72,6 +73,7 @@ class FakeClients {
     void hear(const actors::Delivery& delivery, const actors::Queued& event);
     void hear(const actors::Delivery& delivery, const actors::PromptProgress& event);
     void hear(const actors::Delivery& delivery, const actors::TokenRun& event);
+    void hear(const actors::Delivery& delivery, const actors::PromptScores& event);
     void hear(const actors::Delivery& delivery, const actors::Finished& event);
     void hear(const actors::Delivery& delivery, const actors::Rejected& event);
     [[nodiscard]] Sent* find(actors::SessionId session, actors::RequestId request);

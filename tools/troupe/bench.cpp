@@ -13,6 +13,7 @@
 #include "tools/troupe/interference_bench.hpp"
 #include "tools/troupe/model_loading.hpp"
 #include "tools/troupe/sampling_bench.hpp"
+#include "tools/troupe/scheduler_bench.hpp"
 #include "tools/troupe/sharing_bench.hpp"
 #include "tools/troupe/speculation_bench.hpp"
 
@@ -156,6 +157,7 @@ void add_bench(Command& app, Run& run) {
     interference.when_chosen(
         [flags, &run] { run = [flags] { return bench_interference(*flags); }; });
     add_sampling_bench(command, run);
+    add_scheduler_bench(command, run);
     add_speculation_bench(command, run);
     add_sharing_bench(command, run);
 }
