@@ -16,12 +16,12 @@ WireResult<FittedPrompt> checked(FittedPrompt prompt, const ServedModel& served)
         return actors::RequestError{
             .status = 400,
             .code = "context_length_exceeded",
+            // Client libraries know this error by the first words.
             .message =
-                fmt::format("The prompt has {} tokens{}, but this model's context holds {}, "
-                            "prompt and answer together.",
-                            prompt.tokens.size(),
-                            prompt.dropped_messages > 0 ? " with all older turns left out" : "",
-                            served.context_length),
+                fmt::format("This model's maximum context length is {} tokens, prompt and "
+                            "answer together, but the prompt has {}{}.",
+                            served.context_length, prompt.tokens.size(),
+                            prompt.dropped_messages > 0 ? " with all older turns left out" : ""),
             .param = {}};
     return prompt;
 }

@@ -32,8 +32,10 @@ class Tally:
     def add_report(self, suite, report):
         """Counts a JUnit file; a suite that left none, or an empty one, counts as one failure."""
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+        reasons = set()
         for case in cases:
-            if case.find("skipped") is not None:
+            if (skipped := case.find("skipped")) is not None:
+                reasons.add(skipped.get("message") or "")
                 continue
             faults = case.findall("failure") + case.findall("error")
             if not faults:
@@ -43,6 +45,8 @@ class Tally:
             text = "\n".join(((f.get("message") or "") + "\n" + (f.text or "")).strip()
                              for f in faults)
             self.add_failure(name, text)
+        for reason in sorted(reasons - {""}):
+            print(f"     skipped: {reason}")
         if not cases:
             self.add_failure(suite, "ended without a report")
 
@@ -117,10 +121,10 @@ def python_with(requirements):
     return python
 
 
-def run_pytest(tally, name, command):
-    """Runs `command` (arguments of the Python that has the test packages) and adds its report."""
+def run_pytest(tally, name, command, requirements="tests/e2e/requirements.txt"):
+    """Runs `command` (arguments of the Python that has `requirements`) and adds its report."""
     say(name)
-    python = python_with(ROOT / "tests" / "e2e" / "requirements.txt")
+    python = python_with(ROOT / requirements)
     report = REPORTS / f"{name.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
     environment = dict(os.environ, TROUPE=str(ROOT / "build" / "release" / "troupe"),
@@ -159,8 +163,12 @@ def main():
         build("cuda-emulated", ["troupe_test_gpu"])
         run_program(tally, "cuda-emulated", "gpu", "" if options.all else "~[long]~[.]")
         run_pytest(tally, "end to end", ["-m", "pytest", "tests/e2e", "--ignore", "tests/e2e/page",
+                                         "--ignore", "tests/e2e/clients",
                                          *([] if options.all else ["-m", "not long"])])
     if options.all:
+        # Apart, because what these packages want of each other's versions is theirs to say.
+        run_pytest(tally, "clients", ["-m", "pytest", "tests/e2e/clients"],
+                   "tests/e2e/clients/requirements.txt")
         run_pytest(tally, "page alone", ["-m", "pytest", "tests/e2e/page"])
         # What a real model says, and for how long, is not the page's to decide: a second chance.
         run_pytest(tally, "page and server", ["tests/e2e/page/with_server.py", "--reruns", "2"])

@@ -20,8 +20,9 @@ class Server:
 
     def __init__(self, *flags, model=None):
         model = model or MODEL
+        port = () if "--port" in flags else ("--port", "0")
         self.process = subprocess.Popen(
-            [TROUPE, "serve", "--port", "0", "--model", model, *flags],
+            [TROUPE, "serve", "--model", model, *port, *flags],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         self.log = []
         self.url = None

@@ -90,8 +90,8 @@ TEST_CASE("A last turn that is too long by itself is refused with numbers", "[ga
     Messages messages = conversation(1);
     messages.back().content = std::string(100, 'x');  // 9 + 106 with the turn left out
     CHECK(Fixture(115).told(messages) ==
-          "The prompt has 115 tokens with all older turns left out, but this model's context holds "
-          "115, prompt and answer together.");
+          "This model's maximum context length is 115 tokens, prompt and answer together, but the "
+          "prompt has 115 with all older turns left out.");
     CHECK(Fixture(116).fit(messages)->dropped_messages == 2);
     CHECK(Fixture(116).fit(messages, 50)->dropped_messages == 2);  // the answer gets what is left
 }
@@ -101,6 +101,6 @@ TEST_CASE("Nothing is left out unasked", "[gateway][prompt]") {
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error().code == "context_length_exceeded");
     CHECK(refused.error().message ==
-          "The prompt has 54 tokens, but this model's context holds 54, prompt and answer "
-          "together.");
+          "This model's maximum context length is 54 tokens, prompt and answer together, but the "
+          "prompt has 54.");
 }
