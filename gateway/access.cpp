@@ -54,45 +54,68 @@ std::string& principal_secret() {
     return secret;
 }
 
-Result<ApiKey> parse_key_line(std::string_view line, int number) {
+Result<void> parse_limit(std::string_view name, std::string_view value, std::uint32_t& limit) {
+    const char* end = value.data() + value.size();
+    const auto parsed = std::from_chars(value.data(), end, limit);
+    if (parsed.ptr != end || parsed.ec != std::errc() || limit == 0)
+        return invalid_input(fmt::format("{} must be an integer above 0", name));
+    return {};
+}
+
+// One of the words after NAME KEY.
+Result<void> parse_option(std::string_view word, ApiKey& key) {
+    const auto equals = std::min(word.find('='), word.size());
+    const auto name = word.substr(0, equals);
+    const auto value = word.substr(std::min(equals + 1, word.size()));
+    if (name == "rpm") return parse_limit(name, value, key.requests_per_minute);
+    if (name == "tpm") return parse_limit(name, value, key.tokens_per_minute);
+    if (word == "admin") {
+        key.admin = true;
+        return {};
+    }
+    if (name == "weight") {
+        const char* end = value.data() + value.size();
+        if (std::from_chars(value.data(), end, key.weight).ptr != end ||
+            !(key.weight >= 0.01 && key.weight <= 100))
+            return invalid_input("weight must be between 0.01 and 100");
+        return {};
+    }
+    if (name != "models") return invalid_input(fmt::format("unknown word \"{}\"", word));
+    for (auto rest = value; !rest.empty();) {
+        const auto end = std::min(rest.find(','), rest.size());
+        if (end > 0) key.models.emplace_back(rest.substr(0, end));
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (key.models.empty()) return invalid_input("models wants names, with commas between them");
+    return {};
+}
+
+Result<ApiKey> parse_key_line(std::string_view line) {
     std::istringstream words{std::string(line)};
     ApiKey key;
     std::string secret;
     if (!(words >> key.name >> secret))
-        return invalid_input(
-            fmt::format("line {}: expected NAME KEY [weight=N] [rpm=N] [tpm=N] [admin]", number));
+        return invalid_input("expected NAME KEY [weight=N] [rpm=N] [tpm=N] [models=A,B] [admin]");
     if (constexpr std::string_view tag = "sha256:"; secret.starts_with(tag)) {
         const auto digest = digest_from_hex(std::string_view(secret).substr(tag.size()));
-        if (!digest)
-            return invalid_input(fmt::format("line {}: sha256: wants 64 hex digits", number));
+        if (!digest) return invalid_input("sha256: wants 64 hex digits");
         key.digest = *digest;
     } else if (secret.size() < 16) {
-        return invalid_input(fmt::format("line {}: the key of \"{}\" is shorter than 16 characters",
-                                         number, key.name));
+        return invalid_input(
+            fmt::format("the key of \"{}\" is shorter than 16 characters", key.name));
     } else {
         key.digest = sha256(secret);
     }
-    for (std::string word; words >> word;) {
-        if (word == "admin") {
-            key.admin = true;
-        } else if (word.starts_with("weight=")) {
-            const char* end = word.data() + word.size();
-            const auto parsed = std::from_chars(word.data() + 7, end, key.weight);
-            if (parsed.ptr != end || !(key.weight >= 0.01 && key.weight <= 100))
-                return invalid_input(
-                    fmt::format("line {}: weight must be between 0.01 and 100", number));
-        } else if (word.starts_with("rpm=") || word.starts_with("tpm=")) {
-            auto& limit = word[0] == 'r' ? key.requests_per_minute : key.tokens_per_minute;
-            const char* end = word.data() + word.size();
-            const auto parsed = std::from_chars(word.data() + 4, end, limit);
-            if (parsed.ptr != end || parsed.ec != std::errc() || limit == 0)
-                return invalid_input(fmt::format("line {}: {} must be an integer above 0", number,
-                                                 word.substr(0, 3)));
-        } else {
-            return invalid_input(fmt::format("line {}: unknown word \"{}\"", number, word));
-        }
-    }
+    for (std::string word; words >> word;)
+        if (auto parsed = parse_option(word, key); !parsed) return parsed.error();
     return key;
+}
+
+// An address as everybody writes it; empty where it is none.
+std::string canonical_address(std::string_view text) {
+    boost::system::error_code error;
+    const auto address = boost::asio::ip::make_address(text, error);
+    return error ? std::string() : address.to_string();
 }
 
 }  // namespace
@@ -129,8 +152,8 @@ Result<KeyRing> KeyRing::parse(std::string_view text) {
         text.remove_prefix(std::min(end + 1, text.size()));
         ++number;
         if (line.empty()) continue;
-        auto key = parse_key_line(line, number);
-        if (!key) return key.error();
+        auto key = parse_key_line(line);
+        if (!key) return invalid_input(fmt::format("line {}: {}", number, key.error().message));
         if (std::any_of(keys.begin(), keys.end(), [&](auto& k) { return k.name == key->name; }))
             return invalid_input(
                 fmt::format("line {}: the name \"{}\" stands twice", number, key->name));
@@ -147,9 +170,10 @@ actors::Principal ApiKey::principal() const {
             .tokens_per_minute = tokens_per_minute};
 }
 
-bool KeyRing::has(const Digest& digest) const {
-    return std::any_of(keys_.begin(), keys_.end(),
-                       [&digest](const ApiKey& key) { return key.digest == digest; });
+const ApiKey* KeyRing::find(const Digest& digest) const {
+    const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                    [&digest](const ApiKey& key) { return key.digest == digest; });
+    return found != keys_.end() ? &*found : nullptr;
 }
 
 const ApiKey* KeyRing::find(std::string_view shown) const {
@@ -179,6 +203,24 @@ bool origin_allowed(std::string_view origin, std::string_view host_header,
             return true;
     return std::any_of(lists.origins.begin(), lists.origins.end(),
                        [&](const auto& allowed) { return equal_ignoring_case(allowed, origin); });
+}
+
+std::string client_address(std::string_view peer, std::string_view forwarded_for,
+                           const std::vector<std::string>& trusted_proxies) {
+    const auto trusted = [&](const std::string& address) {
+        return std::any_of(trusted_proxies.begin(), trusted_proxies.end(),
+                           [&](const auto& proxy) { return canonical_address(proxy) == address; });
+    };
+    std::string client(peer);
+    while (trusted(client) && !forwarded_for.empty()) {
+        const auto comma = forwarded_for.rfind(',');
+        const auto last = comma == std::string_view::npos ? 0 : comma + 1;
+        std::string before = canonical_address(trimmed(forwarded_for.substr(last)));
+        if (before.empty()) break;
+        client = std::move(before);
+        forwarded_for = forwarded_for.substr(0, last == 0 ? 0 : last - 1);
+    }
+    return client;
 }
 
 std::uint64_t principal_id(std::string_view name) {

@@ -1,9 +1,9 @@
 // Who may connect, and on whose account: Host and Origin checks, API keys, principals. Pure
 // functions and constant data after start; safe from every thread.
 //
-// Keys stand in a file, one a line: NAME KEY [weight=N] [rpm=N] [tpm=N] [admin], where KEY is the
-// key itself or "sha256:" and the 64 hex digits of its SHA-256; "#" begins a comment. Only digests
-// are kept in memory.
+// Keys stand in a file, one a line: NAME KEY [weight=N] [rpm=N] [tpm=N] [models=A,B] [admin], where
+// KEY is the key itself or "sha256:" and the 64 hex digits of its SHA-256; "#" begins a comment.
+// Only digests are kept in memory.
 #pragma once
 
 #include <array>
@@ -29,6 +29,7 @@ struct ApiKey {
     double weight = 1.0;
     std::uint32_t requests_per_minute = 0;  // rpm; 0: no limit
     std::uint32_t tokens_per_minute = 0;    // tpm; 0: no limit
+    std::vector<std::string> models = {};   // what it may use; none named: all
     bool admin = false;
 
     // On whose account it works.
@@ -49,8 +50,8 @@ class KeyRing {
 
     // The key a client showed, or null. Takes the same time whichever it is, and if it is none.
     [[nodiscard]] const ApiKey* find(std::string_view shown) const;
-    // Whether this very key is one of them.
-    [[nodiscard]] bool has(const Digest& digest) const;
+    // This very key, or null where it is none of them.
+    [[nodiscard]] const ApiKey* find(const Digest& digest) const;
 
  private:
     std::vector<ApiKey> keys_;
@@ -70,6 +71,12 @@ struct AllowLists {
 // `host_header`) or an allowed origin.
 [[nodiscard]] bool origin_allowed(std::string_view origin, std::string_view host_header,
                                   const AllowLists& lists);
+
+// Whose address a request comes from: the peer's, or where that is a trusted proxy, the last one of
+// `forwarded_for` (X-Forwarded-For, all its lines) that is none. What stands before it, anybody may
+// have written.
+[[nodiscard]] std::string client_address(std::string_view peer, std::string_view forwarded_for,
+                                         const std::vector<std::string>& trusted_proxies);
 
 // A stable number for a name ("key:alice", "cookie:…", "address:127.0.0.1"), keyed by a secret of
 // this process so that it cannot be guessed.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
@@ -93,11 +94,26 @@ std::optional<Client> client_of_key(std::string_view shown, const ServerSettings
         return client;
     }
     const EphemeralKeys::Owner* owner = ephemeral_keys.find(shown, now);
-    if (owner == nullptr || !settings.keys.has(owner->key)) return std::nullopt;
+    if (owner == nullptr || settings.keys.find(owner->key) == nullptr) return std::nullopt;
     client.principal = owner->principal;
     client.key = owner->key;
     client.ephemeral = true;
     return client;
+}
+
+std::optional<Refusal> judge_model(const Client& client, const ServerSettings& settings,
+                                   const ServedModel& served) {
+    const ApiKey* key = client.key ? settings.keys.find(*client.key) : nullptr;
+    if (key == nullptr || key->models.empty()) return std::nullopt;
+    const auto named = [&](const std::string& name) {
+        return std::find(key->models.begin(), key->models.end(), name) != key->models.end();
+    };
+    if (named(served.id) || std::any_of(served.aliases.begin(), served.aliases.end(), named))
+        return std::nullopt;
+    return Refusal{403, "forbidden",
+                   fmt::format("the key \"{}\" may not use the model \"{}\": who runs this server "
+                               "can add it to models= of the key in the file of keys",
+                               key->name, served.id)};
 }
 
 Judgement judge(const RequestFacts& facts, const RouteMatch& route, const ServerSettings& settings,

@@ -43,6 +43,11 @@ inline constexpr std::string_view kClientCookie = "troupe_client";
                               const EphemeralKeys& ephemeral_keys = {},
                               runtime::TimePoint now = {});
 
+// Why this client may not use the model: its key names others. Nothing where it may.
+[[nodiscard]] std::optional<Refusal> judge_model(const Client& client,
+                                                 const ServerSettings& settings,
+                                                 const ServedModel& served);
+
 // The client that shows this key, short-lived or not; nothing where it is none of the server's.
 [[nodiscard]] std::optional<Client> client_of_key(std::string_view shown,
                                                   const ServerSettings& settings,

@@ -14,6 +14,7 @@
 #include "gateway/operations.hpp"
 #include "gateway/routes.hpp"
 #include "gateway/signal.hpp"
+#include "gateway/transport.hpp"
 #include "gateway/websocket_connection.hpp"
 #include "runtime/base/log.hpp"
 
@@ -40,10 +41,10 @@ class HttpConnection final : public Connection,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
     HttpConnection(asio::ip::tcp::socket socket, ServerContext& context)
-        : context_(context), stream_(std::move(socket)), signal_(stream_.get_executor()) {
-        boost::system::error_code ignored;
-        stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
-        address_ = stream_.socket().remote_endpoint(ignored).address().to_string();
+        : context_(context),
+          stream_(std::move(socket), context.settings.tls.get()),
+          signal_(stream_.get_executor()),
+          address_(stream_.address()) {
         context_.metrics.connection_opened();
     }
     ~HttpConnection() override {
@@ -51,8 +52,10 @@ class HttpConnection final : public Connection,
         context_.metrics.connection_closed();
     }
 
-    void tick(runtime::TimePoint) override {}  // the stream's own deadlines do it
-    void keys_changed() override {}            // every request shows its key anew
+    void tick(runtime::TimePoint now) override {
+        if (now > deadline_) abort();
+    }
+    void keys_changed() override {}  // every request shows its key anew
     void drain() override {
         if (!busy_) abort();
     }
@@ -61,8 +64,9 @@ class HttpConnection final : public Connection,
     asio::awaitable<void> run() {
         const auto self = shared_from_this();
         context_.connections.emplace(this, weak_from_this());
-        bool keep_alive = true;
         auto patience = context_.settings.handshake_timeout;
+        give(patience);
+        bool keep_alive = !co_await stream_.handshake();
         while (keep_alive && !context_.draining) {
             busy_ = false;
             if (!co_await read_request(patience)) break;
@@ -70,13 +74,17 @@ class HttpConnection final : public Connection,
             patience = context_.settings.keep_alive_timeout;
             keep_alive = co_await answer();
         }
-        if (stream_.socket().is_open()) {
-            boost::system::error_code ignored;
-            stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+        if (stream_.is_open()) {
+            give(context_.settings.goodbye_timeout);
+            co_await stream_.async_finish(as_tuple_awaitable);
         }
     }
 
  private:
+    // What is at work now has this long; tick() ends it.
+    void give(std::chrono::seconds time) { deadline_ = context_.clock.now() + time; }
+    void wait_for_ever() { deadline_ = runtime::TimePoint::max(); }
+
     // Reads one request into parser_. False where the connection is over; what was malformed has
     // been answered then.
     asio::awaitable<bool> read_request(std::chrono::seconds patience) {
@@ -85,7 +93,7 @@ class HttpConnection final : public Connection,
         parser_->body_limit(body_bytes_max());
         request_id_ = "req_" + random_hex(12);
         rate_headers_.clear();
-        stream_.expires_after(patience);
+        give(patience);
         auto [error, n] =
             co_await http::async_read_header(stream_, buffer_, *parser_, as_tuple_awaitable);
         started_ = context_.clock.now();
@@ -98,12 +106,12 @@ class HttpConnection final : public Connection,
                 http::response<http::empty_body> go_on(http::status::continue_, 11);
                 co_await http::async_write(stream_, go_on, as_tuple_awaitable);
             }
-            stream_.expires_after(std::chrono::seconds(30));
+            give(context_.settings.body_timeout);
             std::tie(error, n) =
                 co_await http::async_read(stream_, buffer_, *parser_, as_tuple_awaitable);
         }
         if (error) co_await explain_read_error(error);
-        stream_.expires_never();
+        wait_for_ever();
         co_return !error;
     }
 
@@ -149,6 +157,7 @@ class HttpConnection final : public Connection,
         HttpReply reply;
         reply.status = status;
         reply.body = error_body(status, code, message);
+        if (status == 503) reply.headers.emplace_back("Retry-After", "1");
         return reply;
     }
 
@@ -160,6 +169,8 @@ class HttpConnection final : public Connection,
         const auto query = path.size() < target.size() ? target.substr(path.size() + 1) : "";
         const auto route = match_route(as_view(request.method_string()), path);
         const bool keep_alive = request.keep_alive();
+        client_address_ =
+            client_address(address_, forwarded_for(), context_.settings.trusted_proxies);
         const auto judgement =
             judge(facts(), route, context_.settings, context_.ephemeral_keys, context_.clock.now());
 
@@ -199,8 +210,17 @@ class HttpConnection final : public Connection,
                 as_view(request[http::field::authorization]),
                 as_view(request[http::field::cookie]),
                 as_view(request[http::field::sec_websocket_protocol]),
-                address_,
+                client_address_,
                 request.method() == http::verb::options};
+    }
+
+    // All lines of X-Forwarded-For as one: a proxy may add its own below the client's.
+    std::string forwarded_for() const {
+        std::string all;
+        const auto lines = parser_->get().equal_range("X-Forwarded-For");
+        for (auto line = lines.first; line != lines.second; ++line)
+            all += (all.empty() ? "" : ", ") + std::string(as_view(line->value()));
+        return all;
     }
 
     bool is_upgrade() const { return beast::websocket::is_upgrade(parser_->get()); }
@@ -226,6 +246,8 @@ class HttpConnection final : public Connection,
                 refusal(503, "overloaded",
                         context_.draining ? "the server is shutting down" : "the model is loading"),
                 false);
+        if (const auto r = judge_model(client, context_.settings, context_.serving->model))
+            co_return co_await send(refusal(r->status, r->code, r->message), false);
         SocketUpgrade next{std::move(stream_), parser_->release(), client,
                            judgement.refusal.has_value()};
         context_.connections.erase(this);
@@ -237,6 +259,9 @@ class HttpConnection final : public Connection,
                                    const Client& client, bool keep_alive) {
         if (context_.serving == nullptr)
             co_return co_await send(refusal(503, "overloaded", "the model is loading"), keep_alive);
+        if (const auto r = judge_model(client, context_.settings, context_.serving->model);
+            r && uses_model(route))
+            co_return co_await send(refusal(r->status, r->code, r->message), keep_alive);
         ClientContext who;
         who.principal = client.principal;
         who.connection_id = request_id_;
@@ -282,8 +307,9 @@ class HttpConnection final : public Connection,
                     events = ": still here\n\n";
                 if (events.empty()) continue;
             }
-            stream_.expires_after(context_.settings.write_timeout);
+            give(context_.settings.write_timeout);
             error = co_await write_some(events, chunked);
+            wait_for_ever();
         }
         if (error || gone_ || !exchange.finished()) {
             exchange.on_disconnect();
@@ -307,23 +333,14 @@ class HttpConnection final : public Connection,
     }
 
     // While an answer is in the making nobody reads the socket, so its end would go unnoticed.
-    // Bytes of a pipelined request are left where they are and end the watch.
+    // Bytes of a pipelined request are kept for later and end the watch.
     void watch_for_disconnect() {
         watching_ = true;
         asio::co_spawn(
             stream_.get_executor(),
             [self = shared_from_this()]() -> asio::awaitable<void> {
-                auto& socket = self->stream_.socket();
-                auto [error] = co_await socket.async_wait(asio::ip::tcp::socket::wait_read,
-                                                          as_tuple_awaitable);
+                self->gone_ = !co_await self->stream_.watch();
                 self->watching_ = false;
-                if (!error) {
-                    char byte;
-                    boost::system::error_code peek_error;
-                    socket.receive(asio::buffer(&byte, 1), asio::ip::tcp::socket::message_peek,
-                                   peek_error);
-                    self->gone_ = peek_error && peek_error != asio::error::would_block;
-                }
                 self->signal_.notify();
             },
             asio::detached);
@@ -331,10 +348,7 @@ class HttpConnection final : public Connection,
 
     // Ends the watch, so that the next request's read has the socket for itself.
     asio::awaitable<bool> stop_watching() {
-        if (watching_) {
-            boost::system::error_code ignored;
-            stream_.socket().cancel(ignored);
-        }
+        if (watching_) stream_.stop_watching();
         while (watching_)
             co_await signal_.wait_for(std::chrono::seconds(1));
         co_return !gone_;
@@ -354,9 +368,10 @@ class HttpConnection final : public Connection,
         response.set(http::field::cache_control, "no-cache");
         response.set("Content-Security-Policy", kPagePolicy);
         if (path == "/" && !cookie_value(facts().cookie, kClientCookie))
-            response.set(http::field::set_cookie,
-                         fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age=31536000",
-                                     kClientCookie, random_hex(16)));
+            response.set(
+                http::field::set_cookie,
+                fmt::format("{}={}; HttpOnly; SameSite=Strict; Path=/; Max-Age=31536000{}",
+                            kClientCookie, random_hex(16), stream_.encrypted() ? "; Secure" : ""));
         if (!unchanged) response.body() = {asset->body.data(), asset->body.size()};
         add_common_headers(response, keep_alive);
         response.prepare_payload();
@@ -381,7 +396,7 @@ class HttpConnection final : public Connection,
 
     template <class Response>
     asio::awaitable<bool> write_response(Response& response) {
-        stream_.expires_after(context_.settings.write_timeout);
+        give(context_.settings.write_timeout);
         const bool keep_alive = response.keep_alive();
         boost::system::error_code error;
         std::size_t n = 0;
@@ -392,7 +407,7 @@ class HttpConnection final : public Connection,
         } else {
             std::tie(error, n) = co_await http::async_write(stream_, response, as_tuple_awaitable);
         }
-        stream_.expires_never();
+        wait_for_ever();
         co_return !error && keep_alive;
     }
 
@@ -423,14 +438,16 @@ class HttpConnection final : public Connection,
     }
 
     ServerContext& context_;
-    beast::tcp_stream stream_;
+    Transport stream_;
     Signal signal_;
     beast::flat_buffer buffer_;
     std::optional<Parser> parser_;
-    std::string address_;
+    const std::string address_;   // the peer's
+    std::string client_address_;  // of the request: a proxy's client, where it is trusted
     std::string request_id_;
     HttpHeaders rate_headers_;
     runtime::TimePoint started_{};
+    runtime::TimePoint deadline_ = runtime::TimePoint::max();
     bool busy_ = false;
     bool watching_ = false;
     bool gone_ = false;

@@ -48,4 +48,18 @@ struct RouteMatch {
     return match.page == Page::props || match.page == Page::slots;
 }
 
+// Routes that ask something of the model, or about it; not those of kept responses.
+[[nodiscard]] inline bool uses_model(const RouteMatch& match) {
+    if (!match.exchange) return match.page == Page::responses_socket;
+    switch (*match.exchange) {
+        case HttpRoute::response_get:
+        case HttpRoute::response_delete:
+        case HttpRoute::response_input_items:
+        case HttpRoute::response_cancel:
+            return false;
+        default:
+            return true;
+    }
+}
+
 }  // namespace troupe::gateway

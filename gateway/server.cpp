@@ -21,6 +21,7 @@ class Server::Impl {
     Impl(runtime::Lane& io, ServerSettings settings)
         : io_(io),
           settings_(std::move(settings)),
+          encrypted_(settings_.tls != nullptr),
           context_{settings_, io.clock(), metrics_},
           acceptor_(io.executor()),
           sweep_timer_(io.executor()) {}
@@ -41,6 +42,9 @@ class Server::Impl {
                 fmt::format("--host {} can be reached from other machines, and no keys are "
                             "set: give --api-keys FILE, or serve on 127.0.0.1",
                             settings_.host)};
+        for (const std::string& proxy : settings_.trusted_proxies)
+            if (asio::ip::make_address(proxy, error); error)
+                return invalid_input(fmt::format("--trusted-proxy {} is no IP address", proxy));
         acceptor_.open(endpoint.protocol(), error);
         if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
         if (!error) acceptor_.bind(endpoint, error);
@@ -108,6 +112,7 @@ class Server::Impl {
 
     runtime::Lane& io_;
     ServerSettings settings_;
+    const bool encrypted_;
     Metrics metrics_;
     ServerContext context_;
     std::optional<Serving> serving_;
@@ -136,7 +141,7 @@ std::string Server::address() const {
     const auto address = impl_->local_.address();
     const std::string host =
         address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
-    return fmt::format("http://{}:{}", host, port());
+    return fmt::format("{}://{}:{}", impl_->encrypted_ ? "https" : "http", host, port());
 }
 
 void Server::start() {
@@ -156,6 +161,11 @@ void Server::replace_keys(KeyRing keys) {
         impl_->settings_.keys = std::move(keys);
         impl_->for_each_connection([](Connection& c) { c.keys_changed(); });
     });
+}
+
+void Server::replace_certificate(std::shared_ptr<const TlsContext> tls) {
+    asio::post(impl_->io_.executor(),
+               [this, tls = std::move(tls)]() mutable { impl_->settings_.tls = std::move(tls); });
 }
 
 void Server::drain(std::function<void()> drained) {

@@ -23,7 +23,7 @@ class Server {
     Server& operator=(const Server&) = delete;
 
     [[nodiscard]] std::uint16_t port() const;
-    // "http://127.0.0.1:8080"
+    // "http://127.0.0.1:8080", or https
     [[nodiscard]] std::string address() const;
 
     // From any thread: accepts connections; routes that need the model answer 503 until ready().
@@ -33,6 +33,9 @@ class Server {
     void ready(const Serving& serving);
     // From any thread: takes these keys from now on. A server that has keys never goes without.
     void replace_keys(KeyRing keys);
+    // From any thread: new connections begin with this certificate, those that are open keep
+    // theirs. For a server that has one.
+    void replace_certificate(std::shared_ptr<const TlsContext> tls);
     // From any thread: accepts nobody, lets running answers finish, closes what is idle; calls
     // `drained` on the io lane once no connection is left.
     void drain(std::function<void()> drained);

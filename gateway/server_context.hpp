@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "actors/hub.hpp"
 #include "gateway/access.hpp"
@@ -15,6 +16,7 @@
 #include "gateway/ephemeral_keys.hpp"
 #include "gateway/metrics.hpp"
 #include "gateway/served_model.hpp"
+#include "gateway/tls.hpp"
 #include "runtime/clock.hpp"
 
 namespace troupe::gateway {
@@ -24,6 +26,8 @@ struct ServerSettings {
     std::uint16_t port = 8080;  // 0: any free one
     KeyRing keys;
     AllowLists allow;
+    std::vector<std::string> trusted_proxies;  // addresses whose X-Forwarded-For counts
+    std::shared_ptr<const TlsContext> tls;     // null: plain HTTP
     std::string version = "0.1.0";
 
     std::size_t header_bytes_max = 16 << 10;
@@ -39,7 +43,9 @@ struct ServerSettings {
     std::chrono::seconds auth_timeout{5};
     std::chrono::seconds idle_timeout{600};
     std::chrono::seconds life_max{3600};
+    std::chrono::seconds body_timeout{30};
     std::chrono::seconds write_timeout{30};
+    std::chrono::seconds goodbye_timeout{2};
     std::chrono::seconds heartbeat{20};
     std::chrono::seconds sse_comment_interval{15};
 };

@@ -22,6 +22,7 @@ using std::chrono::duration_cast;
 using std::chrono::seconds;
 
 constexpr std::uint16_t kAuthRefused = 4401;
+constexpr std::uint16_t kForbidden = 4403;
 constexpr std::uint16_t kAuthTimeout = 4408;
 constexpr std::uint16_t kTooMany = 4429;
 
@@ -84,8 +85,10 @@ class WebSocketConnection final : public Connection,
     }
 
     void keys_changed() override {
-        if (client_.key && !context_.settings.keys.has(*client_.key))
+        if (!client_.key) return;
+        if (context_.settings.keys.find(*client_.key) == nullptr)
             close({kAuthRefused, "the API key is no longer valid"});
+        check_model();
     }
 
     void drain() override {
@@ -95,12 +98,11 @@ class WebSocketConnection final : public Connection,
         tick(context_.clock.now());
     }
 
-    void abort() override { beast::get_lowest_layer(socket_).close(); }
+    void abort() override { socket_.next_layer().close(); }
 
  private:
     asio::awaitable<bool> handshake() {
         const auto& settings = context_.settings;
-        beast::get_lowest_layer(socket_).expires_never();
         websocket::stream_base::timeout timeout{};
         timeout.handshake_timeout = settings.handshake_timeout;
         timeout.idle_timeout = 2 * settings.heartbeat;  // Beast pings at half of it
@@ -166,7 +168,13 @@ class WebSocketConnection final : public Connection,
         client_ = *client;
         socket_.read_message_max(context_.serving->model.limits.message_bytes_max);
         if (!join_account()) close({kTooMany, "too many connections of one client"});
+        check_model();
         return client_.principal;
+    }
+
+    void check_model() {
+        if (judge_model(client_, context_.settings, context_.serving->model))
+            close({kForbidden, "the API key is for other models"});
     }
 
     // Counts this socket to its principal. False where the principal has too many.
@@ -257,7 +265,7 @@ class WebSocketConnection final : public Connection,
     }
 
     ServerContext& context_;
-    websocket::stream<beast::tcp_stream> socket_;
+    websocket::stream<Transport> socket_;
     beast::http::request<beast::http::string_body> request_;
     Client client_;
     const bool refused_credentials_;

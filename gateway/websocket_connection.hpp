@@ -4,17 +4,17 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <string>
 
 #include "gateway/server_context.hpp"
+#include "gateway/transport.hpp"
 
 namespace troupe::gateway {
 
 struct SocketUpgrade {
-    boost::beast::tcp_stream stream;
+    Transport stream;
     boost::beast::http::request<boost::beast::http::string_body> request;
     Client client;
     // A browser's request that is refused is first accepted, so that the page can read why.

@@ -35,7 +35,7 @@ class Server:
     def _read(self):
         for line in self.process.stdout:
             self.log.append(line)
-            found = re.search(r"(http://\S+:\d+)", line)
+            found = re.search(r"(https?://\S+:\d+)", line)
             if found and "ready" in line:
                 self.url = found.group(1)
                 self._ready.set()
@@ -43,7 +43,7 @@ class Server:
 
     @property
     def ws_url(self):
-        return self.url.replace("http://", "ws://") + "/v1/responses"
+        return self.url.replace("http", "ws", 1) + "/v1/responses"
 
     def metrics(self):
         """/metrics as a dictionary from sample name (with labels) to number."""

@@ -6,6 +6,7 @@ import time
 import httpx
 import openai
 import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from wire import Client
 
@@ -83,3 +84,52 @@ def test_keys_are_read_again_on_sighup(start_server, tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert ask(server, "sk-new-0123456789abcdef").status_code == 200
+
+
+def test_keys_are_read_again_when_their_file_changes(start_server, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text(KEYS)
+    server = start_server("--api-keys", str(keys), model="toy")
+    with Client(server, additional_headers={"Authorization": "Bearer sk-ada-0123456789abcdef"}) as c:
+        keys.write_text("new sk-new-0123456789abcdef\n")
+        deadline = time.monotonic() + 20
+        while ask(server, "sk-new-0123456789abcdef").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        with pytest.raises(ConnectionClosed) as closed:
+            c.receive()
+        assert closed.value.rcvd.code == 4401
+
+
+def test_a_key_for_other_models_is_refused_and_told_what_to_do(start_server, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("ada sk-ada-0123456789abcdef models=llama,toy\n"
+                    "bob sk-bob-0123456789abcdef models=llama\n")
+    server = start_server("--api-keys", str(keys), model="toy")
+    bob = {"Authorization": "Bearer sk-bob-0123456789abcdef"}
+    assert ask(server, "sk-ada-0123456789abcdef").status_code == 200
+    refused = ask(server, "sk-bob-0123456789abcdef")
+    assert refused.status_code == 403
+    error = refused.json()["error"]
+    assert error["code"] == "forbidden" and 'models= of the key in the file' in error["message"]
+    assert '"bob"' in error["message"] and '"toy"' in error["message"]
+    assert httpx.get(server.url + "/v1/models", headers=bob).status_code == 403
+    assert httpx.get(server.url + "/metrics", headers=bob).status_code == 200
+    # What is kept needs no model: it is not found, rather than forbidden.
+    assert httpx.get(server.url + "/v1/responses/resp_1", headers=bob).status_code == 404
+    with pytest.raises(InvalidStatus) as handshake:
+        Client(server, additional_headers=bob)
+    assert handshake.value.response.status_code == 403
+    with Client(server) as client:
+        client.send({"type": "troupe:auth", "token": "sk-bob-0123456789abcdef"})
+        with pytest.raises(ConnectionClosed) as closed:
+            while True:
+                client.receive()
+        assert closed.value.rcvd.code == 4403
+    # A key that loses the model loses its sockets.
+    with Client(server, additional_headers={"Authorization": "Bearer sk-ada-0123456789abcdef"}) as c:
+        keys.write_text("ada sk-ada-0123456789abcdef models=llama\n")
+        server.process.send_signal(signal.SIGHUP)
+        with pytest.raises(ConnectionClosed) as closed:
+            c.receive()
+        assert closed.value.rcvd.code == 4403

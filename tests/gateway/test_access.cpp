@@ -48,8 +48,8 @@ TEST_CASE("a key file is read line by line, comments aside", "[gateway][access]"
     CHECK(ada->weight == 2);
     CHECK(ada->principal().requests_per_minute == 60);
     CHECK(ada->principal().tokens_per_minute == 9000);
-    CHECK(ring->has(ada->digest));
-    CHECK_FALSE(ring->has(sha256("sk-eve-0123456789abcdef")));
+    CHECK(ring->find(ada->digest) == ada);
+    CHECK(ring->find(sha256("sk-eve-0123456789abcdef")) == nullptr);
     REQUIRE(ring->find("abc") != nullptr);
     CHECK(ring->find("abc")->name == "bob");
     CHECK(ring->find("sk-ada-0123456789abcdeg") == nullptr);
@@ -231,4 +231,46 @@ TEST_CASE("a wrong method names the right ones, a wrong path none", "[gateway][r
     CHECK(match_route("POST", "/v1/responses/r1").allow == "GET, HEAD, DELETE, OPTIONS");
     for (const auto* path : {"/v1", "/v1/models/", "/v1/responses/a/b", "/assetsx", ""})
         CHECK(match_route("GET", path).allow.empty());
+}
+
+TEST_CASE("a key may be for some models only", "[gateway][access]") {
+    const auto ring = KeyRing::parse(
+        "ada sk-ada-0123456789abcdef models=llama,tiny admin\nbob sk-bob-0123456789abcdef\n");
+    REQUIRE(ring.has_value());
+    CHECK(ring->find("sk-ada-0123456789abcdef")->models ==
+          std::vector<std::string>{"llama", "tiny"});
+    CHECK(ring->find("sk-bob-0123456789abcdef")->models.empty());
+    for (const char* none : {"models=", "models=,", "models"}) {
+        const auto refused =
+            KeyRing::parse(std::string("ada sk-ada-0123456789abcdef ") + none + "\n");
+        REQUIRE_FALSE(refused.has_value());
+        CHECK(refused.error().message == "line 1: models wants names, with commas between them");
+    }
+}
+
+TEST_CASE("only routes that ask something of the model are for its keys", "[gateway][access]") {
+    for (const char* path : {"/v1/chat/completions", "/v1/responses", "/tokenize"})
+        CHECK(uses_model(match_route("POST", path)));
+    CHECK(uses_model(match_route("GET", "/v1/models")));
+    CHECK(uses_model(match_route("GET", "/v1/responses")));
+    CHECK_FALSE(uses_model(match_route("GET", "/v1/responses/resp_1")));
+    CHECK_FALSE(uses_model(match_route("DELETE", "/v1/responses/resp_1")));
+    CHECK_FALSE(uses_model(match_route("GET", "/metrics")));
+}
+
+TEST_CASE("a proxy is believed as far as it is trusted", "[gateway][access]") {
+    const std::vector<std::string> proxies{"127.0.0.1", "10.0.0.7", "::1"};
+    const auto told = [&](std::string_view peer, std::string_view forwarded) {
+        return client_address(peer, forwarded, proxies);
+    };
+    CHECK(told("127.0.0.1", "192.0.2.5") == "192.0.2.5");
+    CHECK(told("127.0.0.1", "203.0.113.9, 192.0.2.5") == "192.0.2.5");  // the first is hearsay
+    CHECK(told("127.0.0.1", "203.0.113.9 , 192.0.2.5,10.0.0.7") == "192.0.2.5");
+    CHECK(told("::1", "2001:DB8::1") == "2001:db8::1");
+    CHECK(told("198.51.100.1", "192.0.2.5") == "198.51.100.1");  // a stranger says so
+    CHECK(told("127.0.0.1", "") == "127.0.0.1");
+    CHECK(told("127.0.0.1", "unknown") == "127.0.0.1");
+    CHECK(told("127.0.0.1", "192.0.2.5, nonsense") == "127.0.0.1");
+    CHECK(told("127.0.0.1", ",") == "127.0.0.1");
+    CHECK(client_address("127.0.0.1", "192.0.2.5", {}) == "127.0.0.1");
 }

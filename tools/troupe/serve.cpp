@@ -1,13 +1,9 @@
 // troupe serve: the server. Builds the threads and what runs on them, in order, and takes them down
 // in the reverse order when a signal comes.
 #include <fmt/format.h>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -24,6 +20,7 @@
 #include "storage/storage.hpp"
 #include "tools/troupe/command.hpp"
 #include "tools/troupe/model_loading.hpp"
+#include "tools/troupe/reloading.hpp"
 #include "tools/troupe/speculation_flags.hpp"
 
 namespace troupe::tools {
@@ -35,6 +32,8 @@ struct ServeFlags {
     gateway::ServerSettings server;
     std::string alias;
     std::string keys_path;
+    std::string certificate_path;
+    std::string certificate_key_path;
     std::string data_dir;
     std::uint32_t keep_days = 30;
     std::uint64_t keep_bytes = std::uint64_t{1} << 30;
@@ -92,6 +91,9 @@ class Service {
           storage_lane_("storage", clock_, report_failure),
           storage_inbox_(actors::limits::storage_mailbox(1)),
           offload_({&offload_lane_}, actors::limits::kRequestsLiveMax),
+          reloading_(main_, {.keys = flags_.keys_path,
+                             .certificate = flags_.certificate_path,
+                             .certificate_key = flags_.certificate_key_path}),
           supervisor_(main_, policy(), [this](runtime::SupervisorAction a) { perform(a); }) {
         if (database) storage_.emplace(std::move(*database), retention());
     }
@@ -101,8 +103,6 @@ class Service {
         auto server = gateway::Server::listen(io_, flags_.server);
         if (!server) return report(server.error());
         server_ = std::move(*server);
-        // From here on, or a signal that comes early would end the program.
-        if (!flags_.keys_path.empty()) hangup_.emplace(main_.context(), SIGHUP);
         io_.start();
         server_->start();
         if (auto started = start_engine(); !started) {
@@ -113,7 +113,7 @@ class Service {
         }
         main_.spawn("supervisor", supervisor_.run());
         main_.spawn("signals", supervisor_.watch_signals());
-        if (hangup_) main_.spawn("keys", reload_keys());
+        reloading_.start(*server_);
         main_.run();
         return static_cast<int>(supervisor_.exit_code());
     }
@@ -216,22 +216,6 @@ class Service {
         std::fflush(stdout);
     }
 
-    // SIGHUP: the file of keys is read again. One that is wrong changes nothing.
-    boost::asio::awaitable<void> reload_keys() {
-        while (true) {
-            const auto [error, signal] =
-                co_await hangup_->async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
-            if (error) co_return;
-            auto keys = gateway::KeyRing::load(flags_.keys_path);
-            if (keys) {
-                log::info("the keys were read again");
-                server_->replace_keys(std::move(*keys));
-            } else {
-                log::error("the keys stay as they were: {}", keys.error().message);
-            }
-        }
-    }
-
     // What the supervisor asks for, on the main lane.
     void perform(runtime::SupervisorAction action) {
         using runtime::SupervisorAction;
@@ -262,7 +246,7 @@ class Service {
                 storage_inbox_.close();
                 storage_lane_.finish();
                 storage_lane_.join();
-                if (hangup_) hangup_->cancel();
+                reloading_.cancel();
                 main_.finish();
                 break;
             case SupervisorAction::exit_now:
@@ -282,6 +266,7 @@ class Service {
     runtime::Mailbox<actors::StorageMessage> storage_inbox_;
     std::optional<storage::Storage> storage_;
     runtime::Offload offload_;
+    Reloading reloading_;
     runtime::Supervisor supervisor_;
     LoadedModel loaded_;
     std::unique_ptr<model::Backend> backend_;
@@ -290,10 +275,14 @@ class Service {
     std::optional<actors::SessionHub> hub_;
     std::optional<gateway::ServedModel> served_;
     std::unique_ptr<gateway::Server> server_;
-    std::optional<boost::asio::signal_set> hangup_;
 };
 
 int serve(ServeFlags flags) {
+    if (!flags.certificate_path.empty()) {
+        auto tls = gateway::TlsContext::load(flags.certificate_path, flags.certificate_key_path);
+        if (!tls) return report(tls.error());
+        flags.server.tls = std::move(*tls);
+    }
     if (!flags.keys_path.empty()) {
         auto keys = gateway::KeyRing::load(flags.keys_path);
         if (!keys) return report(keys.error());
@@ -326,9 +315,16 @@ void add_serve(Command& app, Run& run) {
     add("--host", server.host, "address to listen on; others than this machine's own need keys");
     add("--port", server.port, "port to listen on; 0: any free one");
     add("--api-keys", flags->keys_path, "file of API keys, one NAME KEY a line");
+    auto certificate = add("--tls-cert", flags->certificate_path,
+                           "PEM file of the certificate and those that vouch for it: serve https");
+    auto key = add("--tls-key", flags->certificate_key_path, "PEM file of its private key");
+    certificate.needs(key);
+    key.needs(certificate);
     add("--alias", flags->alias, "the model's name for clients, instead of the file's");
     add("--allow-host", server.allow.hosts, "serve requests for this host name, too");
     add("--allow-origin", server.allow.origins, "let pages of this origin use the server");
+    add("--trusted-proxy", server.trusted_proxies,
+        "address of a proxy that tells in X-Forwarded-For whom it speaks for");
     add("--max-waiting", flags->waiting_max, "requests that may wait; more are refused")
         .within(0, 16'000);
     add("--step-latency-ms", flags->step_latency_ms, "aim for the gap between tokens")
