@@ -16,7 +16,9 @@ build_packages=(
 )
 # ccache only makes rebuilds quicker; a browser is for the page's test; clang for the fuzzers; fibers
 # for the emulated CUDA card.
-test_packages=(ccache chromium chromium-driver curl libboost-context1.81-dev)
+test_packages=(ccache chromium chromium-driver curl openssl libboost-context1.81-dev)
+# Servers, which their packages may start: only the whole run wants them.
+proxy_packages=(nginx-light haproxy)
 
 # need_packages NAME...: installs those that are missing; without root, says the one line to run.
 need_packages() {
