@@ -37,6 +37,24 @@ std::string_view as_view(beast::string_view text) {
     return {text.data(), text.size()};
 }
 
+// What a proxy in front might read differently, so that it would take the next request's begin for
+// another place (RFC 9112, 6.1 and 6.3): what is wrong with it, or nothing.
+std::string_view framing_fault(const Request& request) {
+    const auto length = request[http::field::content_length];
+    const auto coding = request[http::field::transfer_encoding];
+    const bool chunked = request.count(http::field::transfer_encoding) > 0;
+    if (request.count(http::field::host) != 1 && request.version() == 11)
+        return "a request has one Host";
+    if (request.count(http::field::content_length) + request.count(http::field::transfer_encoding) >
+        1)
+        return "a body has one Content-Length or one Transfer-Encoding";
+    if (chunked && (request.version() == 10 || !beast::iequals(coding, "chunked")))
+        return "the only Transfer-Encoding is chunked, in HTTP/1.1";
+    if (length.find_first_not_of("0123456789") != beast::string_view::npos)
+        return "Content-Length is one number";
+    return {};
+}
+
 class HttpConnection final : public Connection,
                              public std::enable_shared_from_this<HttpConnection> {
  public:
@@ -145,8 +163,11 @@ class HttpConnection final : public Connection,
         if (const auto coding = request[http::field::content_encoding];
             !coding.empty() && !beast::iequals(coding, "identity"))
             return refusal(415, "unsupported_media_type", "compressed bodies are not accepted");
-        if (request.count(http::field::host) > 1 || request.count(http::field::content_length) > 1)
-            return refusal(400, "invalid_request", "a header stands twice");
+        if (const auto fault = framing_fault(request); !fault.empty())
+            return refusal(400, "invalid_request", fault);
+        if (const auto expect = request[http::field::expect];
+            !expect.empty() && !beast::iequals(expect, "100-continue"))
+            return refusal(417, "invalid_request", "only 100-continue may be expected");
         if (request.method() == http::verb::post && !parser_->chunked() &&
             !parser_->content_length())
             return refusal(411, "invalid_request", "a POST needs a Content-Length");
