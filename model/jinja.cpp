@@ -24,6 +24,9 @@ Result<Text> Template::render(Heap& heap, const Dict& context, const RenderOptio
     Evaluator evaluator(heap, context, options);
     try {
         return evaluator.run(*body_);
+    } catch (const Refusal& refusal) {
+        return invalid_input(
+            fmt::format("the model's template refuses the conversation: {}", refusal.what()));
     } catch (const TemplateError& error) {
         return invalid_input(fmt::format("template line {}: {}", evaluator.line(), error.what()));
     }

@@ -71,10 +71,11 @@ class Evaluator {
     Flow execute_if(const IfStatement& statement);
     void execute_for(const ForStatement& statement);
     void loop_over(const ForStatement& statement, const Value& items, std::size_t depth0);
-    void execute_set(const SetStatement& statement);
+    Flow execute_set(const SetStatement& statement);
     Flow execute_with(const WithStatement& statement);
     void assign(const std::vector<std::string>& targets, bool unpacks, const Value& value);
-    Text capture(const Block& body);
+    // Appends what `body` writes to `text`.
+    Flow capture(const Block& body, Text& text);
     void write(const Text& text);
     const Callable* make_macro(const MacroStatement& macro);
     Value call_macro(const MacroStatement& macro, const Frame* defined_in,
@@ -129,8 +130,6 @@ using GlobalFunction = Value (*)(Evaluator&, const Arguments&);
 [[nodiscard]] bool compare(Evaluator& evaluator, std::string_view op, const Value& a,
                            const Value& b);
 [[nodiscard]] bool contains(Evaluator& evaluator, const Value& container, const Value& item);
-// Python's "%" formatting.
-[[nodiscard]] Text format_percent(const Text& format, const std::vector<Value>& values);
 
 // Arguments by position or name. Null where it is not given.
 [[nodiscard]] const Value* argument(const Arguments& arguments, std::size_t at,
@@ -143,5 +142,7 @@ using GlobalFunction = Value (*)(Evaluator&, const Arguments&);
 [[nodiscard]] const Value& required(const Arguments& arguments, std::size_t at,
                                     std::string_view name);
 [[nodiscard]] const Text& text_of(const Value& value);  // throws unless it is a string
+// Characters or items. Throws for what has no length.
+[[nodiscard]] std::int64_t length_of(const Value& value);
 
 }  // namespace troupe::model::jinja

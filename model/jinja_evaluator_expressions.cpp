@@ -205,8 +205,10 @@ Value Evaluator::evaluate(const Expression& expression) {
         case ExpressionKind::dict: {
             const std::vector<Value> values = children();
             Dict dict;
-            for (std::size_t i = 0; i < values.size(); i += 2)
+            for (std::size_t i = 0; i < values.size(); i += 2) {
+                check_hashable(values[i]);
                 dict.set(values[i], values[i + 1]);
+            }
             return heap_.dict(std::move(dict));
         }
         case ExpressionKind::attribute:

@@ -78,13 +78,12 @@ void Evaluator::write(const Text& text) {
     out_->append(text);
 }
 
-Text Evaluator::capture(const Block& body) {
-    Text text;
+Evaluator::Flow Evaluator::capture(const Block& body, Text& text) {
     Text* const outer = std::exchange(out_, &text);
-    execute(body);  // an error ends the whole rendering: nothing is put back then
+    const Flow flow = execute(body);  // an error ends the whole rendering: nothing is put back then
     out_ = outer;
     heap_.charge(2 * text.size());
-    return text;
+    return flow;
 }
 
 Evaluator::Flow Evaluator::execute(const Block& body) {
@@ -105,7 +104,7 @@ Evaluator::Flow Evaluator::execute(const Statement& statement) {
         },
         [&](const IfStatement& branches) { return execute_if(branches); },
         [&](const ForStatement& loop) { return execute_for(loop), Flow::next; },
-        [&](const SetStatement& set) { return execute_set(set), Flow::next; },
+        [&](const SetStatement& set) { return execute_set(set); },
         [&](const MacroStatement& macro) {
             frame_->set(macro.name, make_macro(macro));
             return Flow::next;
@@ -116,8 +115,11 @@ Evaluator::Flow Evaluator::execute(const Statement& statement) {
         },
         [&](const FilterStatement& filter) {
             const Scope scope(*this, frame_);
-            const Value text = heap_.text(capture(filter.body));
-            return write(to_text(evaluate_filter(*filter.filter, text))), Flow::next;
+            Text text;
+            const Flow flow = capture(filter.body, text);
+            if (flow != Flow::next) return flow;  // and the text is lost, as in Jinja2
+            const Value input = heap_.text(std::move(text));
+            return write(to_text(evaluate_filter(*filter.filter, input))), Flow::next;
         },
         [&](const WithStatement& with) { return execute_with(with); },
         [](const BreakStatement&) { return Flow::break_loop; },
@@ -203,18 +205,20 @@ void Evaluator::assign(const std::vector<std::string>& targets, bool unpacks, co
         frame_->set(targets[i], parts[i]);
 }
 
-void Evaluator::execute_set(const SetStatement& statement) {
+Evaluator::Flow Evaluator::execute_set(const SetStatement& statement) {
     Value value;
     if (statement.value) {
         value = evaluate(*statement.value);
     } else {
         const Scope scope(*this, frame_);
-        value = heap_.text(capture(statement.body));
+        Text text;
+        if (const Flow flow = capture(statement.body, text); flow != Flow::next) return flow;
+        value = heap_.text(std::move(text));
         if (statement.filter) value = evaluate_filter(*statement.filter, value);
     }
     if (statement.attribute.empty()) {
         assign(statement.targets, statement.unpacks, value);
-        return;
+        return Flow::next;
     }
     const Value target = evaluate_name(statement.targets[0]);
     const auto* name_space = get<Namespace*>(target);
@@ -222,11 +226,12 @@ void Evaluator::execute_set(const SetStatement& statement) {
     for (auto& [name, old] : (*name_space)->attributes) {
         if (name == statement.attribute) {
             old = value;
-            return;
+            return Flow::next;
         }
     }
     heap_.charge(sizeof(Value) + statement.attribute.size());
     (*name_space)->attributes.emplace_back(statement.attribute, value);
+    return Flow::next;
 }
 
 const Callable* Evaluator::make_macro(const MacroStatement& macro) {
@@ -265,7 +270,9 @@ Value Evaluator::call_macro(const MacroStatement& macro, const Frame* defined_in
     }
     frame_->set("varargs", heap_.list(std::move(more.positional), true));
     frame_->set("kwargs", heap_.dict(std::move(named)));
-    return heap_.text(capture(macro.body));
+    Text text;
+    capture(macro.body, text);  // no loop is open in there
+    return heap_.text(std::move(text));
 }
 
 }  // namespace troupe::model::jinja

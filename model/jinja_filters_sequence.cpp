@@ -58,27 +58,18 @@ std::vector<std::pair<Value, Value>> keyed(Evaluator& evaluator, const Value& in
     return items;
 }
 
-void sort_by_key(Evaluator& evaluator, std::vector<std::pair<Value, Value>>& items, bool reverse) {
+// `lenient`: equal keys are never put in order, so that a list of none can be sorted.
+void sort_by_key(Evaluator& evaluator, std::vector<std::pair<Value, Value>>& items, bool reverse,
+                 bool lenient) {
     evaluator.spend(4 * items.size());
-    // Equal keys are never put in order: a list of none can be sorted.
-    std::stable_sort(items.begin(), items.end(), [reverse](const auto& a, const auto& b) {
-        if (equal(a.first, b.first)) return false;
+    std::stable_sort(items.begin(), items.end(), [=](const auto& a, const auto& b) {
+        if (lenient && equal(a.first, b.first)) return false;
         return reverse ? less(b.first, a.first) : less(a.first, b.first);
     });
 }
 
 Value filter_length(Evaluator&, const Value& input, const Arguments&) {
-    std::size_t count = 0;
-    if (const Text* text = as_text(input)) {
-        count = count_characters(text->bytes());
-    } else if (const List* list = as_list(input)) {
-        count = list->items.size();
-    } else if (const Dict* dict = as_dict(input)) {
-        count = dict->items.size();
-    } else if (!is<Undefined>(input)) {
-        throw TemplateError(fmt::format("'{}' has no length", type_name(input)));
-    }
-    return static_cast<std::int64_t>(count);
+    return length_of(input);
 }
 
 Value filter_first(Evaluator& evaluator, const Value& input, const Arguments&) {
@@ -167,7 +158,7 @@ Value filter_sort(Evaluator& evaluator, const Value& input, const Arguments& arg
     const SortKey key{argument(arguments, 2, "attribute"),
                       bool_argument(arguments, 1, "case_sensitive", false)};
     auto items = keyed(evaluator, input, key);
-    sort_by_key(evaluator, items, reverse);
+    sort_by_key(evaluator, items, reverse, true);
     std::vector<Value> made;
     for (const auto& item : items)
         made.push_back(item.second);
@@ -185,7 +176,7 @@ Value filter_dictsort(Evaluator& evaluator, const Value& input, const Arguments&
         items.emplace_back(key.of(evaluator, by_value ? value : name),
                            evaluator.heap().list({name, value}, true));
     }
-    sort_by_key(evaluator, items, bool_argument(arguments, 2, "reverse", false));
+    sort_by_key(evaluator, items, bool_argument(arguments, 2, "reverse", false), false);
     std::vector<Value> made;
     for (const auto& item : items)
         made.push_back(item.second);
@@ -212,6 +203,7 @@ Value filter_unique(Evaluator& evaluator, const Value& input, const Arguments& a
     std::vector<Value> made;
     for (const auto& [by, item] : keyed(evaluator, input, key)) {
         evaluator.spend(seen.size() / 16);
+        check_hashable(by);
         const Value& wanted = by;
         const bool known = std::any_of(seen.begin(), seen.end(),
                                        [&](const Value& other) { return equal(other, wanted); });
@@ -226,7 +218,7 @@ Value filter_groupby(Evaluator& evaluator, const Value& input, const Arguments& 
     const SortKey key{&required(arguments, 0, "attribute"),
                       bool_argument(arguments, 2, "case_sensitive", false)};
     auto items = keyed(evaluator, input, key);
-    sort_by_key(evaluator, items, false);
+    sort_by_key(evaluator, items, false, false);
     std::vector<Value> groups;
     for (std::size_t begin = 0; begin < items.size();) {
         std::vector<Value> members;
@@ -284,6 +276,28 @@ Value filter_batch(Evaluator& evaluator, const Value& input, const Arguments& ar
     return evaluator.heap().list(std::move(batches));
 }
 
+// `count` columns, of which the first ones have one item more.
+Value filter_slice(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
+    const std::int64_t count = integer_of(required(arguments, 0, "slices"));
+    const Value* fill = argument(arguments, 1, "fill_with");
+    if (count < 1 || count > 1'000'000) throw TemplateError("slice wants a count of 1 or more");
+    evaluator.spend(static_cast<std::size_t>(count));
+    const std::vector<Value> items = evaluator.iterate(input);
+    const auto columns = static_cast<std::size_t>(count);
+    const std::size_t longer = items.size() % columns;
+    std::vector<Value> made;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < columns; ++i) {
+        const std::size_t size = items.size() / columns + (i < longer ? 1 : 0);
+        const auto begin = items.begin() + static_cast<std::ptrdiff_t>(at);
+        std::vector<Value> column(begin, begin + static_cast<std::ptrdiff_t>(size));
+        if (fill && !is<None>(*fill) && i >= longer) column.push_back(*fill);
+        made.push_back(evaluator.heap().list(std::move(column)));
+        at += size;
+    }
+    return evaluator.heap().list(std::move(made));
+}
+
 struct Entry {
     std::string_view name;
     FilterFunction function;
@@ -308,6 +322,7 @@ constexpr std::array entries = {
     Entry{"reverse", filter_reverse},
     Entry{"select", filter_select<false, true>},
     Entry{"selectattr", filter_select<true, true>},
+    Entry{"slice", filter_slice},
     Entry{"sort", filter_sort},
     Entry{"sum", filter_sum},
     Entry{"unique", filter_unique},

@@ -1,11 +1,15 @@
 // Filters on strings and single values.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "model/jinja_evaluator.hpp"
+#include "model/jinja_format.hpp"
 #include "model/jinja_json.hpp"
 #include "model/jinja_strings.hpp"
 
@@ -14,6 +18,26 @@ namespace troupe::model::jinja {
 namespace {
 
 constexpr std::int64_t padding_max = 1 << 16;
+
+Text quote_url(const Text& text, std::string_view safe, bool plus_for_blank) {
+    Text made;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text.bytes()[i];
+        const bool plain = (static_cast<unsigned char>(c) < 0x80 &&
+                            (is_letter(static_cast<unsigned char>(c)) || (c >= '0' && c <= '9'))) ||
+                           std::string_view("_.-~").find(c) != std::string_view::npos ||
+                           safe.find(c) != std::string_view::npos;
+        if (plain) {
+            made.append_part(text, i, 1);
+        } else if (plus_for_blank && c == ' ') {
+            made.append("+", Origin::from_template);
+        } else {
+            made.append(fmt::format("%{:02X}", static_cast<unsigned char>(c)),
+                        Origin::from_template);
+        }
+    }
+    return made;
+}
 
 // A filter that maps the input's text to text.
 template <Text (*change)(const Text&)>
@@ -59,9 +83,11 @@ Value filter_indent(Evaluator& evaluator, const Value& input, const Arguments& a
     }
     const bool first = bool_argument(arguments, 1, "first", false);
     const bool blank = bool_argument(arguments, 2, "blank", false);
+    Text text = text_of(input);
+    text.append("\n", Origin::from_template);  // without it the last, empty line would be lost
     Text made;
     bool is_first = true;
-    for (const Text& line : split(to_text(input), "\n", -1)) {
+    for (const Text& line : split_lines(text, false)) {
         if (!is_first) made.append("\n", Origin::from_template);
         if (is_first ? first : blank || !line.empty()) made.append(margin);
         made.append(line);
@@ -71,30 +97,24 @@ Value filter_indent(Evaluator& evaluator, const Value& input, const Arguments& a
 }
 
 Value filter_center(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-    const Text text = to_text(input);
-    const std::int64_t width = std::min(integer_argument(arguments, 0, "width", 80), padding_max);
-    const auto length = static_cast<std::int64_t>(count_characters(text.bytes()));
-    const std::int64_t padding = std::max<std::int64_t>(width - length, 0);
-    const std::int64_t left = padding / 2 + (padding & width & 1);  // as Python rounds
-    Text made(std::string(static_cast<std::size_t>(left), ' '), Origin::from_template);
-    made.append(text);
-    made.append(std::string(static_cast<std::size_t>(padding - left), ' '), Origin::from_template);
-    return evaluator.heap().text(std::move(made));
+    return evaluator.heap().text(center(to_text(input), integer_argument(arguments, 0, "width", 80),
+                                        Text(" ", Origin::from_template)));
 }
 
 Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-    const Text text = to_text(input);
-    const auto length = static_cast<std::size_t>(
-        std::max<std::int64_t>(integer_argument(arguments, 0, "length", 255), 0));
+    const std::int64_t length = integer_argument(arguments, 0, "length", 255);
     const bool cut_words = bool_argument(arguments, 1, "killwords", false);
     const Value* given_end = argument(arguments, 2, "end");
     const Text end = given_end ? to_text(*given_end) : Text("...", Origin::from_template);
-    const auto leeway = static_cast<std::size_t>(
-        std::max<std::int64_t>(integer_argument(arguments, 3, "leeway", 5), 0));
+    const std::int64_t leeway = integer_argument(arguments, 3, "leeway", 5);
+    const auto end_length = static_cast<std::int64_t>(count_characters(end.bytes()));
+    if (length < end_length || leeway < 0) {
+        throw TemplateError("truncate wants room for its end, and no negative leeway");
+    }
+    if (length_of(input) <= length + leeway) return input;
+    const Text& text = text_of(input);
     const std::vector<std::size_t> offsets = character_offsets(text.bytes());
-    if (offsets.size() - 1 <= length + leeway) return evaluator.heap().text(text);
-    const std::size_t end_length = count_characters(end.bytes());
-    Text made = text.part(0, offsets[length > end_length ? length - end_length : 0]);
+    Text made = text.part(0, offsets[static_cast<std::size_t>(length - end_length)]);
     if (!cut_words) {
         const std::size_t space = made.bytes().rfind(' ');
         if (space != std::string_view::npos) made = made.part(0, space);
@@ -103,12 +123,78 @@ Value filter_truncate(Evaluator& evaluator, const Value& input, const Arguments&
     return evaluator.heap().text(std::move(made));
 }
 
+// Each word's first letter upper, the rest lower; words are told by blanks, "-", and "(", "{", "[",
+// "<" in front of them, unlike str.title().
+Value filter_title(Evaluator& evaluator, const Value& input, const Arguments&) {
+    const Text text = to_text(input);
+    Text made;
+    const std::string_view bytes = text.bytes();
+    const auto separates = [](char c) {
+        return (c >= '\t' && c <= '\r') ||
+               std::string_view(" -({[<").find(c) != std::string_view::npos;
+    };
+    for (std::size_t at = 0; at < bytes.size();) {
+        std::size_t end = at;
+        while (end < bytes.size() && separates(bytes[end]))
+            ++end;
+        made.append_part(text, at, end - at);
+        at = end;
+        while (end < bytes.size() && !separates(bytes[end]))
+            ++end;
+        made.append(capitalize(text.part(at, end - at)));
+        at = end;
+    }
+    return evaluator.heap().text(std::move(made));
+}
+
+// Runs of letters, digits and underscores.
 Value filter_wordcount(Evaluator&, const Value& input, const Arguments&) {
-    return static_cast<std::int64_t>(split_blanks(to_text(input), -1).size());
+    const Text text = to_text(input);
+    std::int64_t count = 0;
+    bool inside = false;
+    for_each_character(text.bytes(), [&](char32_t c) {
+        const bool word = is_letter(c) || is_number(c) || c == '_';
+        if (word && !inside) ++count;
+        inside = word;
+    });
+    return count;
+}
+
+// By the rules of URLs: a string, or the pairs of a dict or list.
+Value filter_urlencode(Evaluator& evaluator, const Value& input, const Arguments&) {
+    const Dict* dict = as_dict(input);
+    if (!dict && !as_list(input))
+        return evaluator.heap().text(quote_url(to_text(input), "/", false));
+    Text made;
+    const auto add = [&made](const Value& key, const Value& value) {
+        if (!made.empty()) made.append("&", Origin::from_template);
+        made.append(quote_url(to_text(key), "", true));
+        made.append("=", Origin::from_template);
+        made.append(quote_url(to_text(value), "", true));
+    };
+    if (dict) {
+        for (const auto& [key, value] : dict->items)
+            add(key, value);
+        return evaluator.heap().text(std::move(made));
+    }
+    for (const Value& pair : evaluator.iterate(input)) {
+        const std::vector<Value> parts = evaluator.iterate(pair);
+        if (parts.size() != 2) throw TemplateError("urlencode takes pairs");
+        add(parts[0], parts[1]);
+    }
+    return evaluator.heap().text(std::move(made));
 }
 
 Value filter_format(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
-    return evaluator.heap().text(format_percent(text_of(input), arguments.positional));
+    List values{arguments.positional, true};
+    if (arguments.named.empty()) {
+        return evaluator.heap().text(format_percent(to_text(input), &std::as_const(values)));
+    }
+    if (!values.items.empty()) throw TemplateError("format takes values or names, not both");
+    Dict named;
+    for (const auto& [name, value] : arguments.named)
+        named.set(evaluator.heap().text(name), value);
+    return evaluator.heap().text(format_percent(to_text(input), &std::as_const(named)));
 }
 
 Value filter_tojson(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -145,6 +231,7 @@ Value filter_abs(Evaluator& evaluator, const Value& input, const Arguments&) {
 Value filter_int(Evaluator&, const Value& input, const Arguments& arguments) {
     const Value* given = argument(arguments, 0, "default");
     const Value fallback = given ? *given : Value(std::int64_t{0});
+    if (is<Undefined>(input)) throw TemplateError("an integer of an undefined value");
     if (is<double>(input)) return truncated(real_of(input));
     if (is_integer(input)) return integer_of(input);
     const Text* text = as_text(input);
@@ -167,6 +254,7 @@ Value filter_int(Evaluator&, const Value& input, const Arguments& arguments) {
 
 Value filter_float(Evaluator&, const Value& input, const Arguments& arguments) {
     const Value* given = argument(arguments, 0, "default");
+    if (is<Undefined>(input)) throw TemplateError("a float of an undefined value");
     if (is_number(input)) return real_of(input);
     double real = 0;
     if (const Text* text = as_text(input)) {
@@ -180,15 +268,20 @@ Value filter_float(Evaluator&, const Value& input, const Arguments& arguments) {
 
 Value filter_round(Evaluator&, const Value& input, const Arguments& arguments) {
     const std::int64_t precision =
-        std::min<std::int64_t>(integer_argument(arguments, 0, "precision", 0), 15);
+        std::clamp<std::int64_t>(integer_argument(arguments, 0, "precision", 0), -15, 15);
     const Value* method = argument(arguments, 1, "method");
     const std::string_view name = method ? text_of(*method).bytes() : "common";
     const double scale = std::pow(10.0, static_cast<double>(precision));
-    const double scaled = real_of(input) * scale;
-    if (name == "ceil") return std::ceil(scaled) / scale;
-    if (name == "floor") return std::floor(scaled) / scale;
+    if (name == "ceil") return (std::ceil(real_of(input) * scale) + 0.0) / scale;
+    if (name == "floor") return std::floor(real_of(input) * scale) / scale;
     if (name != "common") throw TemplateError("round knows common, ceil and floor");
-    return std::nearbyint(scaled) / scale;  // halves to even, as Python's round()
+    if (is_integer(input) && precision >= 0) return integer_of(input);
+    // Halves of the exact decimal value go to even, as in Python's round().
+    const double rounded =
+        precision < 0
+            ? std::nearbyint(real_of(input) * scale) / scale
+            : std::strtod(fmt::format("{:.{}f}", real_of(input), precision).c_str(), nullptr);
+    return is_integer(input) ? Value(truncated(rounded)) : Value(rounded);
 }
 
 Value filter_attr(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -221,11 +314,12 @@ constexpr std::array entries = {
     Entry{"round", filter_round},
     Entry{"safe", text_filter<as_markup>},
     Entry{"string", text_filter<unchanged>},
-    Entry{"title", text_filter<title>},
+    Entry{"title", filter_title},
     Entry{"tojson", filter_tojson},
     Entry{"trim", filter_trim},
     Entry{"truncate", filter_truncate},
     Entry{"upper", text_filter<upper>},
+    Entry{"urlencode", filter_urlencode},
     Entry{"wordcount", filter_wordcount},
 };
 

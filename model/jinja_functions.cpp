@@ -69,7 +69,7 @@ Value function_namespace(Evaluator& evaluator, const Arguments& arguments) {
 
 Value function_raise_exception(Evaluator&, const Arguments& arguments) {
     const Text message = to_text(required(arguments, 0, "message"));
-    throw TemplateError(fmt::format("it refuses the conversation: {}", message.bytes()));
+    throw Refusal(std::string(message.bytes()));
 }
 
 Value function_strftime_now(Evaluator& evaluator, const Arguments& arguments) {
@@ -156,6 +156,20 @@ bool bool_argument(const Arguments& arguments, std::size_t at, std::string_view 
                    bool fallback) {
     const Value* given = argument(arguments, at, name);
     return given ? truthy(*given) : fallback;
+}
+
+std::int64_t length_of(const Value& value) {
+    std::size_t count = 0;
+    if (const Text* text = as_text(value)) {
+        count = count_characters(text->bytes());
+    } else if (const List* list = as_list(value)) {
+        count = list->items.size();
+    } else if (const Dict* dict = as_dict(value)) {
+        count = dict->items.size();
+    } else if (!is<Undefined>(value)) {
+        throw TemplateError(fmt::format("'{}' has no length", type_name(value)));
+    }
+    return static_cast<std::int64_t>(count);
 }
 
 const Text& text_of(const Value& value) {

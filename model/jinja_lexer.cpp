@@ -154,7 +154,8 @@ class Lexer {
 
     // The length of `{% name %}` without its opening brace, if that is what stands at `at`, up to
     // its closing mark or brace; else 0.
-    [[nodiscard]] std::size_t match_tag_name(std::size_t at, std::string_view name) const {
+    [[nodiscard]] std::size_t match_tag_name(std::size_t at, std::string_view name,
+                                             bool may_end_in_plus) const {
         const std::size_t begin = at;
         while (at < source_.size() && is_blank(source_[at]))
             ++at;
@@ -163,14 +164,14 @@ class Lexer {
         while (at < source_.size() && is_blank(source_[at]))
             ++at;
         const std::string_view close = source_.substr(at);
-        const bool closed =
-            close.starts_with("%}") || close.starts_with("-%}") || close.starts_with("+%}");
+        const bool closed = close.starts_with("%}") || close.starts_with("-%}") ||
+                            (may_end_in_plus && close.starts_with("+%}"));
         return closed ? at - begin : 0;
     }
 
     // A raw block: its text goes out as it stands. False where there is none here.
     bool lex_raw() {
-        const std::size_t length = match_tag_name(at_, "raw");
+        const std::size_t length = match_tag_name(at_, "raw", false);
         if (length == 0) return false;
         advance(length);
         finish_tag(false);
@@ -178,7 +179,7 @@ class Lexer {
              open = source_.find("{%", open + 2)) {
             const char mark = open + 2 < source_.size() ? source_[open + 2] : '\0';
             const std::size_t name_at = open + 2 + (mark == '-' || mark == '+' ? 1 : 0);
-            const std::size_t end_length = match_tag_name(name_at, "endraw");
+            const std::size_t end_length = match_tag_name(name_at, "endraw", true);
             if (end_length == 0) continue;
             after_newline_ = at_ > 0 && source_[at_ - 1] == '\n';
             add_text(strip_before_tag(source_.substr(at_, open - at_), mark, true));

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "model/jinja_evaluator.hpp"
+#include "model/jinja_format.hpp"
 #include "model/jinja_strings.hpp"
 
 namespace troupe::model::jinja {
@@ -39,7 +40,10 @@ Value split_method(Evaluator& evaluator, const Value& self, const Arguments& arg
     const Value* separator = argument(arguments, 0, "sep");
     const std::int64_t splits = integer_argument(arguments, 1, "maxsplit", -1);
     const Text& text = text_of(self);
-    if (!separator || is<None>(*separator)) return list_of(evaluator, split_blanks(text, splits));
+    if (!separator || is<None>(*separator)) {
+        return list_of(evaluator,
+                       from_right ? split_blanks_right(text, splits) : split_blanks(text, splits));
+    }
     const std::string_view at = text_of(*separator).bytes();
     return list_of(evaluator, from_right ? split_right(text, at, splits) : split(text, at, splits));
 }
@@ -49,16 +53,42 @@ Value splitlines_method(Evaluator& evaluator, const Value& self, const Arguments
                    split_lines(text_of(self), bool_argument(arguments, 0, "keepends", false)));
 }
 
+// What the arguments after the first, "start" and "end" in characters, leave of a text.
+struct Stretch {
+    std::string_view bytes;
+    std::int64_t begin = 0;  // in characters
+    bool exists = true;      // false: it begins behind the end
+};
+
+Stretch stretch_of(const Value& self, const Arguments& arguments) {
+    const std::string_view bytes = text_of(self).bytes();
+    if (arguments.positional.size() < 2) return {bytes};
+    const std::vector<std::size_t> offsets = character_offsets(bytes);
+    const auto count = static_cast<std::int64_t>(offsets.size() - 1);
+    const auto bound = [&](std::size_t at, std::int64_t fallback) {
+        std::int64_t value = integer_argument(arguments, at, "", fallback);
+        if (value < 0) value += count;
+        return std::max<std::int64_t>(value, 0);
+    };
+    const std::int64_t begin = bound(1, 0);
+    const std::int64_t end = std::min(bound(2, count), count);
+    if (begin > end) return {{}, begin, false};
+    const std::size_t first = offsets[static_cast<std::size_t>(begin)];
+    return {bytes.substr(first, offsets[static_cast<std::size_t>(end)] - first), begin};
+}
+
 // The argument is a string or a tuple of them.
 template <bool at_end>
 Value affix_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
-    const std::string_view text = text_of(self).bytes();
+    const Stretch text = stretch_of(self, arguments);
     const Value& given = required(arguments, 0, "prefix");
-    const std::vector<Value> affixes =
-        as_list(given) ? evaluator.iterate(given) : std::vector{given};
+    const List* list = as_list(given);
+    if (list && !list->is_tuple) throw TemplateError("a tuple of strings is wanted, not a list");
+    const std::vector<Value> affixes = list ? evaluator.iterate(given) : std::vector{given};
     return std::any_of(affixes.begin(), affixes.end(), [&](const Value& affix) {
         const std::string_view bytes = text_of(affix).bytes();
-        return at_end ? text.ends_with(bytes) : text.starts_with(bytes);
+        return text.exists &&
+               (at_end ? text.bytes.ends_with(bytes) : text.bytes.starts_with(bytes));
     });
 }
 
@@ -80,11 +110,11 @@ Value replace_method(Evaluator& evaluator, const Value& self, const Arguments& a
 // In characters; -1 where there is none.
 template <bool from_right>
 std::int64_t find_in(const Value& self, const Arguments& arguments) {
-    const std::string_view text = text_of(self).bytes();
+    const Stretch text = stretch_of(self, arguments);
     const std::string_view part = text_of(required(arguments, 0, "sub")).bytes();
-    const std::size_t at = from_right ? text.rfind(part) : text.find(part);
-    if (at == std::string_view::npos) return -1;
-    return static_cast<std::int64_t>(count_characters(text.substr(0, at)));
+    const std::size_t at = from_right ? text.bytes.rfind(part) : text.bytes.find(part);
+    if (!text.exists || at == std::string_view::npos) return -1;
+    return text.begin + static_cast<std::int64_t>(count_characters(text.bytes.substr(0, at)));
 }
 
 template <bool from_right>
@@ -92,16 +122,90 @@ Value find_text_method(Evaluator&, const Value& self, const Arguments& arguments
     return find_in<from_right>(self, arguments);
 }
 
+template <bool from_right>
 Value index_text_method(Evaluator&, const Value& self, const Arguments& arguments) {
-    const std::int64_t at = find_in<false>(self, arguments);
+    const std::int64_t at = find_in<from_right>(self, arguments);
     if (at < 0) throw TemplateError("index() finds no such part");
     return at;
 }
 
 Value count_text_method(Evaluator&, const Value& self, const Arguments& arguments) {
+    const Stretch text = stretch_of(self, arguments);
     const std::string_view part = text_of(required(arguments, 0, "sub")).bytes();
-    if (part.empty()) throw TemplateError("count() of nothing");
-    return static_cast<std::int64_t>(split(text_of(self), part, -1).size()) - 1;
+    if (!text.exists) return std::int64_t{0};
+    if (part.empty()) return static_cast<std::int64_t>(count_characters(text.bytes)) + 1;
+    std::int64_t count = 0;
+    for (std::size_t at = text.bytes.find(part); at != std::string_view::npos;
+         at = text.bytes.find(part, at + part.size())) {
+        ++count;
+    }
+    return count;
+}
+
+// (before, separator, after); the whole on the side that is not searched from where there is none.
+template <bool from_right>
+Value partition_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
+    const Text& text = text_of(self);
+    const std::string_view separator = text_of(required(arguments, 0, "sep")).bytes();
+    if (separator.empty()) throw TemplateError("an empty separator");
+    Heap& heap = evaluator.heap();
+    const std::size_t at =
+        from_right ? text.bytes().rfind(separator) : text.bytes().find(separator);
+    if (at == std::string_view::npos) {
+        const Value nothing = heap.text("");
+        const std::vector<Value> whole_first = {self, nothing, nothing};
+        const std::vector<Value> whole_last = {nothing, nothing, self};
+        return heap.list(from_right ? whole_last : whole_first, true);
+    }
+    const std::size_t after = at + separator.size();
+    const Value before = heap.text(text.part(0, at));
+    const Value middle = heap.text(text.part(at, separator.size()));
+    return heap.list({before, middle, heap.text(text.part(after, text.size() - after))}, true);
+}
+
+Value expandtabs_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
+    const Text& text = text_of(self);
+    const std::int64_t size = integer_argument(arguments, 0, "tabsize", 8);
+    if (size > padding_max) throw TemplateError("a padding is too wide");
+    Text made;
+    std::int64_t column = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text.bytes()[i];
+        if (c == '\t') {
+            const std::int64_t blanks = size > 0 ? size - column % size : 0;
+            evaluator.heap().charge(static_cast<std::size_t>(blanks));
+            made.append(std::string(static_cast<std::size_t>(blanks), ' '), Origin::from_template);
+            column += blanks;
+            continue;
+        }
+        made.append_part(text, i, 1);
+        if (c == '\n' || c == '\r')
+            column = 0;
+        else if ((static_cast<unsigned char>(c) & 0xC0) != 0x80)
+            ++column;
+    }
+    return evaluator.heap().text(std::move(made));
+}
+
+Value istitle_method(Evaluator&, const Value& self, const Arguments&) {
+    bool inside = false;
+    bool found = false;
+    bool fits = true;
+    for_each_character(text_of(self).bytes(), [&](char32_t c) {
+        if (is_upper(c) ? inside : is_lower(c) && !inside) fits = false;
+        inside = is_upper(c) || is_lower(c);
+        found = found || inside;
+    });
+    return found && fits;
+}
+
+bool is_ascii(char32_t c) {
+    return c < 0x80;
+}
+
+Value isascii_method(Evaluator&, const Value& self, const Arguments&) {
+    const std::string_view bytes = text_of(self).bytes();
+    return bytes.empty() || are_all(bytes, is_ascii);
 }
 
 Value join_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
@@ -115,25 +219,26 @@ Value join_method(Evaluator& evaluator, const Value& self, const Arguments& argu
     return evaluator.heap().text(std::move(made));
 }
 
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-bool is_alphanumeric(char c) {
-    return is_letter(c) || is_digit(c);
+bool is_alphanumeric(char32_t c) {
+    return is_letter(c) || is_number(c);
 }
 
-template <bool (*of_kind)(char)>
+template <OfKind of_kind>
 Value all_of_kind(Evaluator&, const Value& self, const Arguments&) {
-    const std::string_view bytes = text_of(self).bytes();
-    return !bytes.empty() && std::all_of(bytes.begin(), bytes.end(), of_kind);
+    return are_all(text_of(self).bytes(), of_kind);
 }
 
-template <bool (*of_kind)(char)>
+template <OfKind of_kind>
 Value all_letters_of_case(Evaluator&, const Value& self, const Arguments&) {
-    const std::string_view bytes = text_of(self).bytes();
-    return std::any_of(bytes.begin(), bytes.end(), is_letter) &&
-           std::all_of(bytes.begin(), bytes.end(),
-                       [](char c) { return !is_letter(c) || of_kind(c); });
+    return have_case(text_of(self).bytes(), of_kind);
+}
+
+Value center_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
+    const Value* given = argument(arguments, 1, "fillchar");
+    const Text fill = given ? text_of(*given) : Text(" ", Origin::from_template);
+    if (count_characters(fill.bytes()) != 1) throw TemplateError("one character fills a padding");
+    return evaluator.heap().text(
+        center(text_of(self), integer_of(required(arguments, 0, "width")), fill));
 }
 
 template <bool on_left, char fallback>
@@ -154,30 +259,7 @@ Value pad_method(Evaluator& evaluator, const Value& self, const Arguments& argum
 }
 
 Value format_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
-    // "{}" and "{0}" and "{name}", without formats.
-    const Text& text = text_of(self);
-    const std::string_view bytes = text.bytes();
-    Text made;
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        const bool doubled = i + 1 < bytes.size() && bytes[i + 1] == bytes[i];
-        if ((bytes[i] == '{' || bytes[i] == '}') && doubled) {
-            made.append_part(text, ++i, 1);
-        } else if (bytes[i] == '{') {
-            const std::size_t end = bytes.find('}', i);
-            if (end == std::string_view::npos) throw TemplateError("format() has an open '{'");
-            const std::string name(bytes.substr(i + 1, end - i - 1));
-            const bool number = !name.empty() && std::all_of(name.begin(), name.end(), is_digit);
-            const std::size_t at = name.empty()                ? next++
-                                   : number && name.size() < 4 ? std::stoul(name)
-                                                               : arguments.positional.size();
-            made.append(to_text(required(arguments, at, name)));
-            i = end;
-        } else {
-            made.append_part(text, i, 1);
-        }
-    }
-    return evaluator.heap().text(std::move(made));
+    return evaluator.heap().text(format_braces(text_of(self), arguments));
 }
 
 Value items_method(Evaluator& evaluator, const Value& self, const Arguments&) {
@@ -204,7 +286,9 @@ Value values_method(Evaluator& evaluator, const Value& self, const Arguments&) {
 Value get_method(Evaluator& evaluator, const Value& self, const Arguments& arguments) {
     const Dict& dict = *as_dict(self);
     evaluator.spend(dict.items.size() / 16);
-    if (const Value* found = dict.find(required(arguments, 0, "key"))) return *found;
+    const Value& key = required(arguments, 0, "key");
+    check_hashable(key);
+    if (const Value* found = dict.find(key)) return *found;
     const Value* fallback = argument(arguments, 1, "default");
     return fallback ? *fallback : Value(None{});
 }
@@ -240,34 +324,43 @@ struct Entry {
 
 constexpr std::array text_methods = {
     Entry{"capitalize", change_text<capitalize>},
+    Entry{"casefold", change_text<lower>},
+    Entry{"center", center_method},
     Entry{"count", count_text_method},
     Entry{"endswith", affix_method<true>},
+    Entry{"expandtabs", expandtabs_method},
     Entry{"find", find_text_method<false>},
     Entry{"format", format_method},
-    Entry{"index", index_text_method},
+    Entry{"index", index_text_method<false>},
     Entry{"isalnum", all_of_kind<is_alphanumeric>},
     Entry{"isalpha", all_of_kind<is_letter>},
-    Entry{"isdigit", all_of_kind<is_digit>},
-    Entry{"isdecimal", all_of_kind<is_digit>},
-    Entry{"isnumeric", all_of_kind<is_digit>},
+    Entry{"isascii", isascii_method},
+    Entry{"isdigit", all_of_kind<is_number>},
+    Entry{"isdecimal", all_of_kind<is_number>},
+    Entry{"isnumeric", all_of_kind<is_number>},
     Entry{"islower", all_letters_of_case<is_lower>},
     Entry{"isspace", all_of_kind<is_space>},
+    Entry{"istitle", istitle_method},
     Entry{"isupper", all_letters_of_case<is_upper>},
     Entry{"join", join_method},
     Entry{"ljust", pad_method<false, ' '>},
     Entry{"lower", change_text<lower>},
     Entry{"lstrip", strip_method<true, false>},
+    Entry{"partition", partition_method<false>},
     Entry{"removeprefix", remove_affix_method<false>},
     Entry{"removesuffix", remove_affix_method<true>},
     Entry{"replace", replace_method},
     Entry{"rfind", find_text_method<true>},
+    Entry{"rindex", index_text_method<true>},
     Entry{"rjust", pad_method<true, ' '>},
+    Entry{"rpartition", partition_method<true>},
     Entry{"rsplit", split_method<true>},
     Entry{"rstrip", strip_method<false, true>},
     Entry{"split", split_method<false>},
     Entry{"splitlines", splitlines_method},
     Entry{"startswith", affix_method<false>},
     Entry{"strip", strip_method<true, true>},
+    Entry{"swapcase", change_text<swap_case>},
     Entry{"title", change_text<title>},
     Entry{"upper", change_text<upper>},
     Entry{"zfill", pad_method<true, '0'>},

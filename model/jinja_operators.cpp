@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "model/jinja_evaluator.hpp"
+#include "model/jinja_format.hpp"
 #include "model/jinja_strings.hpp"
 
 namespace troupe::model::jinja {
@@ -57,8 +58,13 @@ Value real_arithmetic(std::string_view op, double a, double b) {
     if (op == "**") return std::pow(a, b);
     if (b == 0) throw TemplateError("division by zero");
     if (op == "/") return a / b;
-    if (op == "//") return std::floor(a / b);
-    return a - b * std::floor(a / b);
+    // As Python: the rest has the sign of the divisor, and the quotient follows from it.
+    double rest = std::fmod(a, b);
+    if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
+    if (op == "%") return rest == 0 ? std::copysign(0.0, b) : rest;
+    const double quotient = (a - rest) / b;
+    const double whole = std::floor(quotient);
+    return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
 Value repeated(Heap& heap, const Value& sequence, std::int64_t times) {
@@ -89,6 +95,7 @@ bool is_sequence(const Value& value) {
 }  // namespace
 
 Value arithmetic(Heap& heap, std::string_view op, const Value& a, const Value& b) {
+    if (op == "%" && as_text(a)) return heap.text(format_percent(*as_text(a), b));
     if (is<Undefined>(a) || is<Undefined>(b)) {
         throw TemplateError(fmt::format("'{}' with an undefined value", op));
     }
@@ -111,11 +118,6 @@ Value arithmetic(Heap& heap, std::string_view op, const Value& a, const Value& b
     }
     if (op == "*" && is_sequence(a) && is_integer(b)) return repeated(heap, a, integer_of(b));
     if (op == "*" && is_integer(a) && is_sequence(b)) return repeated(heap, b, integer_of(a));
-    if (op == "%" && as_text(a)) {
-        const List* values = as_list(b);
-        const bool many = values && values->is_tuple;
-        return heap.text(format_percent(*as_text(a), many ? values->items : std::vector{b}));
-    }
     fail_operands(op, a, b);
 }
 
@@ -136,6 +138,7 @@ bool contains(Evaluator& evaluator, const Value& container, const Value& item) {
     }
     if (const Dict* dict = as_dict(container)) {
         evaluator.spend(dict->items.size() / 16);
+        check_hashable(item);
         return dict->find(item) != nullptr;
     }
     if (const List* list = as_list(container)) {
@@ -147,52 +150,6 @@ bool contains(Evaluator& evaluator, const Value& container, const Value& item) {
     }
     if (is<Undefined>(container)) return false;
     throw TemplateError(fmt::format("'in' does not work on '{}'", type_name(container)));
-}
-
-Text format_percent(const Text& format, const std::vector<Value>& values) {
-    const std::string_view bytes = format.bytes();
-    Text made;
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-        if (bytes[i] != '%') {
-            made.append_part(format, i, 1);
-            continue;
-        }
-        std::string spec;  // flags, width and precision
-        while (++i < bytes.size() &&
-               std::string_view("-+ #0123456789.").find(bytes[i]) != std::string_view::npos) {
-            spec.push_back(bytes[i]);
-        }
-        if (i == bytes.size()) throw TemplateError("a format ends in the middle");
-        if (bytes[i] == '%') {
-            made.append_part(format, i, 1);
-            continue;
-        }
-        if (next == values.size()) throw TemplateError("not enough values for a format");
-        if (spec.size() > 8) throw TemplateError("a format is too wide");
-        const Value& value = values[next++];
-        char number[512];
-        int written = 0;
-        if (bytes[i] == 's') {
-            made.append(to_text(value));
-        } else if (bytes[i] == 'r') {
-            append_repr(made, value);
-        } else if (bytes[i] == 'd' || bytes[i] == 'i') {
-            const std::int64_t integer =
-                is<double>(value) ? truncated(real_of(value)) : integer_of(value);
-            written = std::snprintf(number, sizeof number, ("%" + spec + "ld").c_str(), integer);
-        } else if (bytes[i] == 'f' || bytes[i] == 'g' || bytes[i] == 'e') {
-            const std::string pattern = "%" + spec + bytes[i];
-            written = std::snprintf(number, sizeof number, pattern.c_str(), real_of(value));
-        } else {
-            throw TemplateError(fmt::format("the format '%{}' is not known", bytes[i]));
-        }
-        if (written < 0 || written >= static_cast<int>(sizeof number)) {
-            throw TemplateError("a format is too wide");
-        }
-        made.append({number, static_cast<std::size_t>(written)}, Origin::from_template);
-    }
-    return made;
 }
 
 }  // namespace troupe::model::jinja

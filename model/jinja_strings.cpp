@@ -1,58 +1,142 @@
 #include "model/jinja_strings.hpp"
 
+#include <algorithm>
+
+#include "model/unicode.hpp"
+#include "model/utf8.hpp"
+
 namespace troupe::model::jinja {
 
 namespace {
 
-char to_upper(char c) {
-    return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c;
-}
-char to_lower(char c) {
-    return is_upper(c) ? static_cast<char>(c - 'A' + 'a') : c;
-}
+using AppendMapped = void (*)(std::string& out, char32_t code_point);
 
-// Changes each byte by `change(byte, position)`.
-template <class Change>
-Text changed(const Text& text, const Change& change) {
+// Each character through the mapping that `choose(code point, byte position)` names.
+template <class Choose>
+Text changed(const Text& text, const Choose& choose) {
     Text made;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        made.append_changed(text, i, change(text.bytes()[i], i));
+    std::string mapped;
+    for (std::size_t at = 0; at < text.size();) {
+        const Utf8Unit unit = next_utf8(text.bytes().substr(at));
+        if (unit.form == Utf8Form::complete) {
+            mapped.clear();
+            choose(unit.code_point, at)(mapped, unit.code_point);
+            made.append(mapped, text.origin(at));
+        } else {
+            made.append_part(text, at, unit.length);
+        }
+        at += unit.length;
     }
     return made;
 }
 
+// The character that `bytes` begins or ends with; U+FFFD for an ill-formed one.
+struct Character {
+    char32_t code_point = 0xFFFD;
+    std::size_t length = 1;
+};
+
+Character first_character(std::string_view bytes) {
+    const Utf8Unit unit = next_utf8(bytes);
+    if (unit.form != Utf8Form::complete) return {0xFFFD, unit.length};
+    return {unit.code_point, unit.length};
+}
+
+Character last_character(std::string_view bytes) {
+    std::size_t length = 1;
+    while (length < std::min<std::size_t>(4, bytes.size()) &&
+           (static_cast<unsigned char>(bytes[bytes.size() - length]) & 0xC0) == 0x80) {
+        ++length;
+    }
+    const Character found = first_character(bytes.substr(bytes.size() - length));
+    return found.length == length ? found : Character{};
+}
+
 }  // namespace
 
-bool is_space(char c) {
-    return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F);
+bool is_space(char32_t c) {
+    return unicode_class(c) == UnicodeClass::space || (c >= 0x1C && c <= 0x1F);
 }
-bool is_upper(char c) {
-    return c >= 'A' && c <= 'Z';
+bool is_letter(char32_t c) {
+    return unicode_class(c) == UnicodeClass::letter;
 }
-bool is_lower(char c) {
-    return c >= 'a' && c <= 'z';
+bool is_number(char32_t c) {
+    return unicode_class(c) == UnicodeClass::number;
+}
+bool is_upper(char32_t c) {
+    std::string mapped;
+    append_lower(mapped, c);
+    return is_letter(c) && mapped != text_of_character(c);
+}
+bool is_lower(char32_t c) {
+    std::string mapped;
+    append_upper(mapped, c);
+    return is_letter(c) && mapped != text_of_character(c);
+}
+
+std::string text_of_character(char32_t c) {
+    std::string text;
+    append_utf8(text, c);
+    return text;
+}
+
+bool are_all(std::string_view bytes, OfKind of_kind) {
+    bool all = !bytes.empty();
+    for_each_character(bytes, [&](char32_t c) { all = all && of_kind(c); });
+    return all;
+}
+
+bool have_case(std::string_view bytes, OfKind wanted) {
+    bool some = false;
+    bool all = true;
+    for_each_character(bytes, [&](char32_t c) {
+        const bool cased = is_upper(c) || is_lower(c);
+        some = some || cased;
+        all = all && (!cased || wanted(c));
+    });
+    return some && all;
 }
 
 Text upper(const Text& text) {
-    return changed(text, [](char c, std::size_t) { return to_upper(c); });
+    return changed(text, [](char32_t, std::size_t) { return append_upper; });
 }
 
 Text lower(const Text& text) {
-    return changed(text, [](char c, std::size_t) { return to_lower(c); });
+    return changed(text, [](char32_t, std::size_t) { return append_lower; });
 }
 
 Text title(const Text& text) {
     bool inside = false;
-    return changed(text, [&inside](char c, std::size_t) {
-        const char made = inside ? to_lower(c) : to_upper(c);
-        inside = is_letter(c) || static_cast<unsigned char>(c) >= 0x80;
-        return made;
+    return changed(text, [&inside](char32_t c, std::size_t) {
+        const AppendMapped mapping = inside ? append_lower : append_upper;
+        inside = is_letter(c);
+        return mapping;
     });
+}
+
+Text swap_case(const Text& text) {
+    return changed(
+        text, [](char32_t c, std::size_t) { return is_lower(c) ? append_upper : append_lower; });
 }
 
 Text capitalize(const Text& text) {
     return changed(text,
-                   [](char c, std::size_t at) { return at == 0 ? to_upper(c) : to_lower(c); });
+                   [](char32_t, std::size_t at) { return at == 0 ? append_upper : append_lower; });
+}
+
+Text center(const Text& text, std::int64_t width, const Text& fill) {
+    constexpr std::int64_t width_max = 1 << 16;
+    if (width > width_max) throw TemplateError("a padding is too wide");
+    const auto length = static_cast<std::int64_t>(count_characters(text.bytes()));
+    const std::int64_t padding = std::max<std::int64_t>(width - length, 0);
+    const std::int64_t left = padding / 2 + (padding & width & 1);  // as Python rounds
+    Text made;
+    for (std::int64_t i = 0; i < left; ++i)
+        made.append(fill);
+    made.append(text);
+    for (std::int64_t i = left; i < padding; ++i)
+        made.append(fill);
+    return made;
 }
 
 Text escape_html(const Text& text) {
@@ -87,21 +171,24 @@ Text escape_html(const Text& text) {
 }
 
 Text strip(const Text& text, std::string_view characters, bool left, bool right) {
-    const std::string_view bytes = text.bytes();
+    std::string_view rest = text.bytes();
     // Whole characters, so that no part of one that is in the set is taken.
-    const std::vector<std::size_t> offsets = character_offsets(bytes);
-    const auto strips = [&](std::size_t i) {
-        const std::string_view one = bytes.substr(offsets[i], offsets[i + 1] - offsets[i]);
-        if (!characters.empty()) return characters.find(one) != std::string_view::npos;
-        return (one.size() == 1 && is_space(one[0])) || one == "\xC2\xA0" || one == "\xE3\x80\x80";
+    const auto strips = [characters](std::string_view one, char32_t code_point) {
+        if (characters.empty()) return is_space(code_point);
+        return characters.find(one) != std::string_view::npos;
     };
-    std::size_t begin = 0;
-    std::size_t end = offsets.size() - 1;
-    while (left && begin < end && strips(begin))
-        ++begin;
-    while (right && end > begin && strips(end - 1))
-        --end;
-    return text.part(offsets[begin], offsets[end] - offsets[begin]);
+    while (left && !rest.empty()) {
+        const Character first = first_character(rest);
+        if (!strips(rest.substr(0, first.length), first.code_point)) break;
+        rest.remove_prefix(first.length);
+    }
+    const auto begin = static_cast<std::size_t>(rest.data() - text.bytes().data());
+    while (right && !rest.empty()) {
+        const Character last = last_character(rest);
+        if (!strips(rest.substr(rest.size() - last.length), last.code_point)) break;
+        rest.remove_suffix(last.length);
+    }
+    return text.part(begin, rest.size());
 }
 
 Text replace(const Text& text, std::string_view from, const Text& to, std::int64_t count) {
@@ -158,31 +245,67 @@ std::vector<Text> split_right(const Text& text, std::string_view separator, std:
 }
 
 std::vector<Text> split_blanks(const Text& text, std::int64_t splits) {
-    const std::string_view bytes = text.bytes();
     std::vector<Text> parts;
-    std::size_t at = 0;
+    std::string_view rest = text.bytes();
+    const auto skip = [&rest](bool blanks) {
+        while (!rest.empty()) {
+            const Character first = first_character(rest);
+            if (is_space(first.code_point) != blanks) break;
+            rest.remove_prefix(first.length);
+        }
+    };
     while (true) {
-        while (at < bytes.size() && is_space(bytes[at]))
-            ++at;
-        if (at == bytes.size()) return parts;
-        if (splits-- == 0) break;
-        std::size_t end = at;
-        while (end < bytes.size() && !is_space(bytes[end]))
-            ++end;
-        parts.push_back(text.part(at, end - at));
-        at = end;
+        skip(true);
+        if (rest.empty()) return parts;
+        const std::size_t begin = text.size() - rest.size();
+        if (splits-- == 0) rest = {};
+        skip(false);
+        parts.push_back(text.part(begin, text.size() - rest.size() - begin));
     }
-    parts.push_back(text.part(at, bytes.size() - at));
-    return parts;
 }
+
+std::vector<Text> split_blanks_right(const Text& text, std::int64_t splits) {
+    std::vector<Text> parts;
+    std::string_view rest = text.bytes();
+    const auto skip = [&rest](bool blanks) {
+        while (!rest.empty()) {
+            const Character last = last_character(rest);
+            if (is_space(last.code_point) != blanks) break;
+            rest.remove_suffix(last.length);
+        }
+    };
+    while (true) {
+        skip(true);
+        if (rest.empty()) return {parts.rbegin(), parts.rend()};
+        const std::size_t end = rest.size();
+        if (splits-- == 0) rest = {};
+        skip(false);
+        parts.push_back(text.part(rest.size(), end - rest.size()));
+    }
+}
+
+namespace {
+
+// Of the line end that begins at `at`; 0 where none does.
+std::size_t line_end_length(std::string_view bytes, std::size_t at) {
+    const std::string_view rest = bytes.substr(at);
+    if (rest.starts_with("\r\n")) return 2;
+    const char c = rest[0];
+    if ((c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E)) return 1;
+    if (rest.starts_with("\xC2\x85")) return 2;
+    return rest.starts_with("\xE2\x80\xA8") || rest.starts_with("\xE2\x80\xA9") ? 3 : 0;
+}
+
+}  // namespace
 
 std::vector<Text> split_lines(const Text& text, bool keep_ends) {
     const std::string_view bytes = text.bytes();
     std::vector<Text> lines;
     for (std::size_t at = 0; at < bytes.size();) {
-        const std::size_t end = std::min(bytes.find_first_of("\r\n", at), bytes.size());
-        std::size_t next = end;
-        if (next < bytes.size()) next += bytes.substr(next).starts_with("\r\n") ? 2 : 1;
+        std::size_t end = at;
+        while (end < bytes.size() && line_end_length(bytes, end) == 0)
+            ++end;
+        const std::size_t next = end < bytes.size() ? end + line_end_length(bytes, end) : end;
         lines.push_back(text.part(at, (keep_ends ? next : end) - at));
         at = next;
     }

@@ -35,7 +35,7 @@ bool test_sequence(Evaluator&, const Value& input, const Arguments&) {
 }
 
 bool test_callable(Evaluator&, const Value& input, const Arguments&) {
-    return is<const Callable*>(input);
+    return is<const Callable*>(input) || is<Undefined>(input);  // as in Jinja2
 }
 
 bool test_divisible(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -43,9 +43,10 @@ bool test_divisible(Evaluator& evaluator, const Value& input, const Arguments& a
     return !truthy(rest);
 }
 
-template <std::int64_t rest>
-bool test_parity(Evaluator&, const Value& input, const Arguments&) {
-    return (integer_of(input) & 1) == rest;
+template <std::int64_t wanted>
+bool test_parity(Evaluator& evaluator, const Value& input, const Arguments&) {
+    const Value rest = arithmetic(evaluator.heap(), "%", input, std::int64_t{2});
+    return equal(rest, wanted);
 }
 
 bool test_same(Evaluator&, const Value& input, const Arguments& arguments) {
@@ -53,13 +54,9 @@ bool test_same(Evaluator&, const Value& input, const Arguments& arguments) {
     return input.index() == other.index() && equal(input, other);
 }
 
-template <bool (*of_kind)(char)>
+template <OfKind of_kind>
 bool test_case(Evaluator&, const Value& input, const Arguments&) {
-    const Text text = to_text(input);
-    const std::string_view bytes = text.bytes();
-    const bool has_letter = std::any_of(bytes.begin(), bytes.end(), is_letter);
-    return has_letter && std::all_of(bytes.begin(), bytes.end(),
-                                     [](char c) { return !is_letter(c) || of_kind(c); });
+    return have_case(to_text(input).bytes(), of_kind);
 }
 
 bool test_in(Evaluator& evaluator, const Value& input, const Arguments& arguments) {
@@ -67,11 +64,15 @@ bool test_in(Evaluator& evaluator, const Value& input, const Arguments& argument
 }
 
 bool test_filter(Evaluator&, const Value& input, const Arguments&) {
-    return find_filter(text_of(input).bytes()) != nullptr;
+    check_hashable(input);
+    const Text* name = as_text(input);
+    return name && find_filter(name->bytes()) != nullptr;
 }
 
 bool test_test(Evaluator&, const Value& input, const Arguments&) {
-    return find_test(text_of(input).bytes()) != nullptr;
+    check_hashable(input);
+    const Text* name = as_text(input);
+    return name && find_test(name->bytes()) != nullptr;
 }
 
 bool test_escaped(Evaluator&, const Value& input, const Arguments&) {

@@ -33,11 +33,6 @@ class Text {
         bytes_.append(text.bytes_, begin, count);
         marks_.append(text.marks_, begin, count);
     }
-    // One byte made of byte `at` of `text`: an upper-case letter of a lower-case one.
-    void append_changed(const Text& text, std::size_t at, char byte) {
-        bytes_.push_back(byte);
-        marks_.push_back(text.marks_[at]);
-    }
     // Whether it is HTML already, by |safe or |escape: what "+" adds to it is escaped.
     [[nodiscard]] bool is_markup() const { return is_markup_; }
     void set_markup() { is_markup_ = true; }

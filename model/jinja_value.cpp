@@ -53,7 +53,9 @@ bool less_at(const Value& a, const Value& b, int depth) {
         return real_of(a) < real_of(b);
     }
     if (as_text(a) && as_text(b)) return as_text(a)->bytes() < as_text(b)->bytes();
-    if (as_list(a) && as_list(b)) return less_lists(*as_list(a), *as_list(b), depth);
+    if (as_list(a) && as_list(b) && as_list(a)->is_tuple == as_list(b)->is_tuple) {
+        return less_lists(*as_list(a), *as_list(b), depth);
+    }
     throw TemplateError(
         fmt::format("'{}' and '{}' cannot be put in order", type_name(a), type_name(b)));
 }
@@ -75,6 +77,7 @@ void append_quoted(Text& out, const Text& text) {
     const auto put = [&out](std::string_view written) {
         out.append(written, Origin::from_template);
     };
+    if (text.is_markup()) put("Markup(");
     put({&quote, 1});
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         const auto byte = static_cast<unsigned char>(bytes[i]);
@@ -94,6 +97,7 @@ void append_quoted(Text& out, const Text& text) {
         }
     }
     put({&quote, 1});
+    if (text.is_markup()) put(")");
 }
 
 void append_list_repr(Text& out, const List& list, int depth) {
@@ -219,6 +223,16 @@ bool equal(const Value& a, const Value& b) {
 }
 bool less(const Value& a, const Value& b) {
     return less_at(a, b, 0);
+}
+
+void check_hashable(const Value& value) {
+    const List* list = as_list(value);
+    if (as_dict(value) || (list && !list->is_tuple)) {
+        throw TemplateError(fmt::format("a {} cannot be a key", type_name(value)));
+    }
+    if (!list) return;
+    for (const Value& item : list->items)
+        check_hashable(item);  // as deep as the expression that wrote the tuple
 }
 
 std::string format_real(double value) {

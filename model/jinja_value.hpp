@@ -40,6 +40,12 @@ class TemplateError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+// raise_exception(): the template's own words.
+class Refusal : public TemplateError {
+ public:
+    using TemplateError::TemplateError;
+};
+
 struct List {
     std::vector<Value> items;
     bool is_tuple = false;
@@ -141,6 +147,9 @@ template <class T>
 [[nodiscard]] bool equal(const Value& a, const Value& b);
 // a < b. Throws for kinds that have no order.
 [[nodiscard]] bool less(const Value& a, const Value& b);
+
+// Throws for what may not be a key: lists and dicts, also inside of a tuple.
+void check_hashable(const Value& value);
 
 // bool, int and float as a number.
 [[nodiscard]] bool is_number(const Value& value);

@@ -146,5 +146,5 @@ TEST_CASE("a conversation that the template refuses is an error", "[model][templ
     const auto chat = render("\n{{ raise_exception('roles must alternate') }}", {{"user", "hi"}});
     REQUIRE(chat.has_error());
     CHECK(chat.error().message ==
-          "template line 2: it refuses the conversation: roles must alternate");
+          "the model's template refuses the conversation: roles must alternate");
 }
