@@ -278,6 +278,7 @@ void Session::prepared(PreparedPrompt prompt) {
     made.initial.item_id = "msg_" + prompt.id_suffix;
     made.initial.created_at = prompt.unix_seconds;
     made.initial.dropped_messages = prompt.dropped_messages;
+    made.initial.system_in_user = prompt.system_in_user;
     made.request = std::get<CreateRequest>(work.what);
     made.before = work.before;
     made.principal = principal_;

@@ -141,6 +141,7 @@ struct Response {
     Usage usage;
     Timings timings;
     std::uint32_t dropped_messages = 0;  // of the conversation, to fit the context
+    bool system_in_user = false;         // the template has no system role: users told its text
 };
 
 // response.created, .queued, .in_progress, .completed, .incomplete, .failed
@@ -228,6 +229,7 @@ struct PreparedPrompt {
     std::uint64_t ticket = 0;
     std::vector<model::TokenId> tokens;
     std::uint32_t dropped_messages = 0;
+    bool system_in_user = false;
     std::optional<RequestError> error;
     RequestId request = 0;
     std::string id_suffix;  // >= 128 random bits as hex: resp_<suffix>, msg_<suffix>

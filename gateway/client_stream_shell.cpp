@@ -107,6 +107,7 @@ void SessionShell::prepared(std::uint64_t ticket, WireResult<FittedPrompt> fitte
     actors::PreparedPrompt prompt{.ticket = ticket,
                                   .tokens = {},
                                   .dropped_messages = 0,
+                                  .system_in_user = false,
                                   .error = {},
                                   .request = hub_.next_request(),
                                   .id_suffix = hub_.random_hex(),
@@ -114,6 +115,7 @@ void SessionShell::prepared(std::uint64_t ticket, WireResult<FittedPrompt> fitte
     if (fitted) {
         prompt.tokens = std::move(fitted->tokens);
         prompt.dropped_messages = fitted->dropped_messages;
+        prompt.system_in_user = fitted->system_in_user;
         prompt.error = hub_.refuse(principal_, 1);
     } else {
         prompt.error = fitted.error();

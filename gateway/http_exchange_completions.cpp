@@ -146,6 +146,7 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
     bool joined_ = true;
     std::optional<runtime::TimePoint> deadline_;
     std::uint32_t dropped_messages_ = 0;
+    bool system_in_user_ = false;
 
     std::vector<Choice> choices_;
     std::vector<PromptScoring> scorings_;  // one a prompt, or none
@@ -162,7 +163,7 @@ WireResult<std::vector<FittedPrompt>> make_prompts(const CompletionRequest& requ
     if (request.chat) {
         const actors::PromptFit fit{.drop_old_turns = request.drop_old_turns,
                                     .answer_tokens = request.params.max_tokens};
-        auto fitted = make_prompt(request.messages, fit, served);
+        auto fitted = make_prompt(request.messages, fit, served, request.tools_json);
         if (!fitted) return fitted.error();
         prompts.push_back(std::move(*fitted));
     }
@@ -175,7 +176,7 @@ WireResult<std::vector<FittedPrompt>> make_prompts(const CompletionRequest& requ
 }
 
 void CompletionCall::prepare() {
-    std::size_t bytes = prompt_bytes(request_.messages);
+    std::size_t bytes = prompt_bytes(request_.messages) + request_.tools_json.size();
     for (const CompletionPrompt& prompt : request_.prompts)
         bytes += prompt_bytes(prompt);
     using Made = WireResult<std::vector<FittedPrompt>>;
@@ -201,6 +202,7 @@ void CompletionCall::submit_all(std::vector<FittedPrompt> prompts) {
         static_cast<std::uint32_t>(prompts.size() * (request_.candidates + (scores ? 1 : 0)));
     if (auto refused = hub_.refuse(principal_, count)) return fail(std::move(*refused));
     dropped_messages_ = prompts.front().dropped_messages;  // a chat has one prompt
+    system_in_user_ = prompts.front().system_in_user;
     choices_.reserve(count);
     for (std::size_t p = 0; p < prompts.size(); ++p) {
         if (scores) submit_scoring(prompts[p].tokens);
@@ -355,6 +357,7 @@ AnswerFacts CompletionCall::facts_of(const Choice& choice) const {
         facts.mean_logprob = answer.mean_logprob();
     }
     if (request_.drop_old_turns) facts.dropped_messages = dropped_messages_;
+    facts.system_in_user = system_in_user_;
     return facts;
 }
 

@@ -131,7 +131,9 @@ WireResult<std::string> apply_template(const JsonFields& fields, const ServedMod
     if (!messages) return invalid_parameter("messages", "messages is absent.");
     auto read = read_chat_messages(*messages);
     if (!read) return read.error();
-    auto text = template_text(*read, served);
+    std::string tools;
+    TROUPE_TRY_ASSIGN(tools, read_tools(fields));
+    auto text = template_text(*read, served, tools);
     if (!text) return text.error();
     std::string out;
     JsonObject object(out);

@@ -24,6 +24,7 @@ using CompletionPrompt = std::variant<std::string, std::vector<model::TokenId>>;
 struct CompletionRequest {
     bool chat = true;
     std::vector<model::ChatMessage> messages;  // chat
+    std::string tools_json;                    // chat: what the model may call; empty: nothing
     std::vector<CompletionPrompt> prompts;     // completions
     model::DecodingParams params;
     bool seed_given = false;

@@ -147,6 +147,7 @@ WireResult<CompletionRequest> read_chat_body(std::string_view body, const Served
                          const auto messages = fields.find("messages");
                          if (!messages) return invalid_parameter("messages", "messages is absent.");
                          TROUPE_TRY_ASSIGN(request.messages, read_chat_messages(*messages));
+                         TROUPE_TRY_ASSIGN(request.tools_json, read_tools(fields));
                          return read_common(fields, served, Door::chat_completions, request);
                      });
 }

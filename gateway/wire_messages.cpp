@@ -130,6 +130,29 @@ WireResult<std::vector<model::ChatMessage>> read_chat_messages(const JsonElement
     return read;
 }
 
+WireResult<std::string> read_tools(const JsonFields& body) {
+    const auto tools = body.find("tools");
+    if (!tools) return std::string();
+    simdjson::dom::array list;
+    if (tools->get(list) != simdjson::SUCCESS)
+        return invalid_parameter("tools",
+                                 fmt::format("tools is {}, but must be a list.", excerpt(*tools)));
+    std::size_t index = 0;
+    for (const JsonElement tool : list) {
+        const std::string where = fmt::format("tools[{}]", index++);
+        std::string_view name;
+        if (tool["function"]["name"].get(name) != simdjson::SUCCESS || name.empty())
+            return invalid_parameter(
+                where,
+                fmt::format("{} is {}, but must be a function with a name.", where, excerpt(tool)));
+    }
+    std::string_view choice;
+    const auto tool_choice = body.find("tool_choice");
+    const bool none =
+        tool_choice && tool_choice->get(choice) == simdjson::SUCCESS && choice == "none";
+    return none || list.size() == 0 ? std::string() : simdjson::minify(*tools);
+}
+
 WireResult<std::vector<model::ChatMessage>> read_response_input(const JsonElement& input) {
     std::vector<model::ChatMessage> messages;
     std::string_view text;

@@ -15,6 +15,10 @@ namespace troupe::gateway {
 [[nodiscard]] WireResult<std::vector<model::ChatMessage>> read_chat_messages(
     const JsonElement& messages);
 
+// `tools` of the same body, for the chat template; empty where there are none, or tool_choice is
+// "none". Errors: tools that are no list of objects with a function and its name.
+[[nodiscard]] WireResult<std::string> read_tools(const JsonFields& body);
+
 // `input` of a Responses create: a string (one user message) or a list of items. Reasoning items
 // that a client echoes back are skipped.
 [[nodiscard]] WireResult<std::vector<model::ChatMessage>> read_response_input(

@@ -27,13 +27,16 @@ WireResult<FittedPrompt> checked(FittedPrompt prompt, const ServedModel& served)
 }
 
 WireResult<model::RenderedChat> render(const std::vector<model::ChatMessage>& messages,
-                                       const ServedModel& served) {
+                                       const std::string& tools_json, const ServedModel& served) {
     model::ChatRenderOptions options;
+    options.tools_json = tools_json;
     const std::time_t now = std::time(nullptr);  // for templates that write the date
     ::gmtime_r(&now, &options.now);
     auto rendered = served.chat_template.render(messages, options);
-    if (!rendered) return invalid_parameter("messages", rendered.error().message);
-    return std::move(*rendered);
+    if (rendered) return std::move(*rendered);
+    const Error& error = rendered.error();
+    if (error.kind != ErrorKind::unsupported) return invalid_parameter("messages", error.message);
+    return unsupported(tools_json.empty() ? "messages" : "tools", error.message);
 }
 
 bool begins_turn(const model::ChatMessage& message) {
@@ -46,7 +49,8 @@ std::size_t count_turns(const std::vector<model::ChatMessage>& messages) {
 
 // What stands before the first user message belongs to the first turn.
 WireResult<FittedPrompt> without_turns(const std::vector<model::ChatMessage>& messages,
-                                       std::size_t dropped_turns, const ServedModel& served) {
+                                       std::size_t dropped_turns, const std::string& tools_json,
+                                       const ServedModel& served) {
     FittedPrompt fitted;
     std::vector<model::ChatMessage> kept;
     std::size_t turn = 0;
@@ -56,9 +60,10 @@ WireResult<FittedPrompt> without_turns(const std::vector<model::ChatMessage>& me
         if (std::max<std::size_t>(turn, 1) > dropped_turns || stays) kept.push_back(message);
     }
     fitted.dropped_messages = static_cast<std::uint32_t>(messages.size() - kept.size());
-    auto tokens = template_tokens(kept, served);
-    if (!tokens) return tokens.error();
-    fitted.tokens = std::move(*tokens);
+    const auto rendered = render(kept, tools_json, served);
+    if (!rendered) return rendered.error();
+    model::encode_chat(served.tokenizer, *rendered, fitted.tokens);
+    fitted.system_in_user = rendered->system_in_user;
     return fitted;
 }
 
@@ -84,8 +89,9 @@ std::size_t prompt_bytes(const CompletionPrompt& prompt) {
 }
 
 WireResult<std::vector<model::TokenId>> template_tokens(
-    const std::vector<model::ChatMessage>& messages, const ServedModel& served) {
-    const auto rendered = render(messages, served);
+    const std::vector<model::ChatMessage>& messages, const ServedModel& served,
+    const std::string& tools_json) {
+    const auto rendered = render(messages, tools_json, served);
     if (!rendered) return rendered.error();
     std::vector<model::TokenId> tokens;
     model::encode_chat(served.tokenizer, *rendered, tokens);
@@ -93,15 +99,16 @@ WireResult<std::vector<model::TokenId>> template_tokens(
 }
 
 WireResult<std::string> template_text(const std::vector<model::ChatMessage>& messages,
-                                      const ServedModel& served) {
-    auto rendered = render(messages, served);
+                                      const ServedModel& served, const std::string& tools_json) {
+    auto rendered = render(messages, tools_json, served);
     if (!rendered) return rendered.error();
     return std::move(rendered->text);
 }
 
 WireResult<FittedPrompt> make_prompt(const std::vector<model::ChatMessage>& messages,
-                                     const actors::PromptFit& fit, const ServedModel& served) {
-    auto whole = without_turns(messages, 0, served);
+                                     const actors::PromptFit& fit, const ServedModel& served,
+                                     const std::string& tools_json) {
+    auto whole = without_turns(messages, 0, tools_json, served);
     if (!whole) return whole.error();
     const std::size_t most = prompt_tokens_max(fit, served);
     if (whole->tokens.size() <= most || !fit.drop_old_turns)
@@ -109,10 +116,11 @@ WireResult<FittedPrompt> make_prompt(const std::vector<model::ChatMessage>& mess
     // The fewest turns that will do: more turns less are never more tokens.
     std::size_t too_few = 0;
     std::size_t enough = std::max<std::size_t>(count_turns(messages), 1) - 1;
-    auto fitted = enough > 0 ? without_turns(messages, enough, served) : std::move(whole);
+    auto fitted =
+        enough > 0 ? without_turns(messages, enough, tools_json, served) : std::move(whole);
     while (fitted && too_few + 1 < enough) {
         const std::size_t middle = (too_few + enough) / 2;
-        auto tried = without_turns(messages, middle, served);
+        auto tried = without_turns(messages, middle, tools_json, served);
         if (!tried) return tried.error();
         if (tried->tokens.size() > most) {
             too_few = middle;

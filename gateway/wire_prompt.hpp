@@ -16,14 +16,19 @@ namespace troupe::gateway {
 [[nodiscard]] std::size_t prompt_bytes(const CompletionPrompt& prompt);
 
 // The conversation as the template writes it, answer begun; 400 where the template refuses it.
+// `tools_json`, here and below: the tools that the model may call, a JSON array; empty: none. 400
+// where the template has no place for them.
 [[nodiscard]] WireResult<std::vector<model::TokenId>> template_tokens(
-    const std::vector<model::ChatMessage>& messages, const ServedModel& served);
+    const std::vector<model::ChatMessage>& messages, const ServedModel& served,
+    const std::string& tools_json = {});
 [[nodiscard]] WireResult<std::string> template_text(const std::vector<model::ChatMessage>& messages,
-                                                    const ServedModel& served);
+                                                    const ServedModel& served,
+                                                    const std::string& tools_json = {});
 
 struct FittedPrompt {
     std::vector<model::TokenId> tokens;
     std::uint32_t dropped_messages = 0;
+    bool system_in_user = false;  // the template has no system role: users told its text
 };
 
 // Prompts to submit. Errors: 400 where the template refuses the conversation, where nothing is left
@@ -36,7 +41,8 @@ struct FittedPrompt {
 // leaves less room, that is what the answer gets.
 [[nodiscard]] WireResult<FittedPrompt> make_prompt(const std::vector<model::ChatMessage>& messages,
                                                    const actors::PromptFit& fit,
-                                                   const ServedModel& served);
+                                                   const ServedModel& served,
+                                                   const std::string& tools_json = {});
 [[nodiscard]] WireResult<FittedPrompt> make_prompt(const CompletionPrompt& prompt,
                                                    const ServedModel& served);
 

@@ -277,6 +277,7 @@ void append_response(std::string& out, const Response& response, const ServedMod
         AnswerFacts facts{*response.finish_reason, response.cause, response.usage,
                           response.timings};
         if (settings.drop_old_turns) facts.dropped_messages = response.dropped_messages;
+        facts.system_in_user = response.system_in_user;
         append_facts(object.field("troupe"), facts, settings.params, served);
     }
     object.close();

@@ -145,6 +145,7 @@ void append_facts(std::string& out, const AnswerFacts& facts, const model::Decod
         truncation.integer("dropped_messages", *facts.dropped_messages);
         truncation.close();
     }
+    if (facts.system_in_user) object.boolean("system_in_user", true);
     object.integer("draft_tokens", facts.usage.draft_tokens);
     object.integer("accepted_tokens", facts.usage.accepted_tokens);
     object.integer("seed", static_cast<std::int64_t>(params.seed));

@@ -36,6 +36,7 @@ struct AnswerFacts {
     actors::Usage usage;
     actors::Timings timings;
     std::optional<std::uint32_t> dropped_messages{};  // where leaving some out was allowed
+    bool system_in_user = false;                      // users told the text of system messages
     std::uint32_t best_of = 0;  // candidates that it was chosen from; 0: none but itself
     double mean_logprob = 0;    // what they were ranked by
 };

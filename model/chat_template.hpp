@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/chat_message.hpp"
+#include "model/chat_template_support.hpp"
 #include "model/jinja.hpp"
 #include "model/tokenizer.hpp"
 #include "runtime/base/result.hpp"
@@ -39,6 +40,7 @@ struct ChatSegment {
 struct RenderedChat {
     std::string text;
     std::vector<ChatSegment> segments;
+    bool system_in_user = false;  // the template has no system role: users told its text
 };
 
 class ChatTemplate {
@@ -48,12 +50,15 @@ class ChatTemplate {
     [[nodiscard]] static Result<ChatTemplate> compile(std::string_view source, std::string bos,
                                                       std::string eos);
 
-    // Errors: invalid_input for a role that is not known, JSON that is none, a
-    // conversation that the template refuses, and limits that a rendering reaches.
+    // System messages are told by users where the template has no system role.
+    // Errors: invalid_input for a role that is not known, JSON that is none, a conversation that
+    // the template refuses (with its own words), and limits that a rendering reaches; unsupported
+    // for tools, calls and results of tools that the template would leave out.
     [[nodiscard]] Result<RenderedChat> render(std::span<const ChatMessage> messages,
                                               const ChatRenderOptions& options = {}) const;
 
     [[nodiscard]] const std::string& source() const { return source_; }
+    [[nodiscard]] const ChatTemplateSupport& support() const { return support_; }
 
  private:
     ChatTemplate(std::string source, jinja::Template compiled, std::string bos, std::string eos)
@@ -62,6 +67,11 @@ class ChatTemplate {
           bos_(std::move(bos)),
           eos_(std::move(eos)) {}
 
+    [[nodiscard]] Result<RenderedChat> render_as_is(std::span<const ChatMessage> messages,
+                                                    const ChatRenderOptions& options,
+                                                    const jinja::RenderLimits& limits) const;
+    [[nodiscard]] Result<> check_tools(std::span<const ChatMessage> messages,
+                                       const ChatRenderOptions& options) const;
     [[nodiscard]] Result<jinja::Dict> make_context(jinja::Heap& heap,
                                                    std::span<const ChatMessage> messages,
                                                    const ChatRenderOptions& options) const;
@@ -70,6 +80,7 @@ class ChatTemplate {
     jinja::Template compiled_;
     std::string bos_;
     std::string eos_;
+    ChatTemplateSupport support_;
 };
 
 // Whether messages may have this role: one of a few words, none of which spells anything else.

@@ -511,3 +511,57 @@ TEST_CASE("A chat that leaves out old turns says how many messages", "[gateway][
     f.finish(0);
     CHECK(f.reply().at("choices").at(0).at("troupe").at("truncation").at("dropped_messages") == 2);
 }
+
+TEST_CASE("A chat's tools reach the template, or are refused by name", "[gateway][http_exchange]") {
+    const std::string tools = R"(,"tools":[{"type":"function","function":{"name":"look"}}])";
+    Fixture plain;
+    const auto error = plain.ask(HttpRoute::chat_completions, chat(tools), {}, 400).at("error");
+    CHECK(error.at("code") == "unsupported_parameter");
+    CHECK(error.at("param") == "tools");
+    plain.ask(HttpRoute::chat_completions, chat(R"(,"tools":[{"type":"function"}])"), {}, 400);
+    plain.ask(HttpRoute::chat_completions, chat(R"(,"tools":{})"), {}, 400);
+
+    Fixture f;
+    f.chat_template = *model::ChatTemplate::compile(
+        "{% for t in tools %}{{ t.function.name }};{% endfor %}"
+        "{% for m in messages %}{{ m.content }}{% endfor %}",
+        "", "");
+    CHECK(f.start(HttpRoute::chat_completions, chat(tools)) == Started::undecided);
+    CHECK(f.prompt(0) == "look;hi");
+    CHECK(f.start(HttpRoute::chat_completions, chat(tools + R"(,"tool_choice":"none")")) ==
+          Started::undecided);
+    CHECK(f.prompt(1) == "hi");
+}
+
+TEST_CASE("An answer says where system messages went", "[gateway][http_exchange]") {
+    Fixture f;
+    f.chat_template = *model::ChatTemplate::compile(
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
+        "{{ m.content }}{% endfor %}",
+        "", "");
+    const std::string messages = R"({"seed":3,"messages":[{"role":"system","content":"Be."},)"
+                                 R"({"role":"user","content":"hi"}]})";
+    CHECK(f.start(HttpRoute::chat_completions, messages) == Started::undecided);
+    CHECK(f.prompt(0) == "Be.\nhi");
+    f.finish(0);
+    CHECK(f.reply().at("choices").at(0).at("troupe").at("system_in_user") == true);
+
+    CHECK(f.start(HttpRoute::chat_completions, chat("")) == Started::undecided);
+    f.finish(1);
+    CHECK_FALSE(f.reply().at("choices").at(0).at("troupe").as_object().contains("system_in_user"));
+}
+
+TEST_CASE("A template's refusal is told in its own words", "[gateway][http_exchange]") {
+    Fixture f;
+    f.chat_template = *model::ChatTemplate::compile(
+        "{% if messages|length > 1 %}{{ raise_exception('One at a time!') }}{% endif %}"
+        "{{ messages[0].content }}",
+        "", "");
+    const auto error =
+        f.ask(HttpRoute::chat_completions,
+              R"({"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"}]})", {},
+              400)
+            .at("error");
+    CHECK(error.at("message") == "the model's template refuses the conversation: One at a time!");
+    CHECK(error.at("param") == "messages");
+}
