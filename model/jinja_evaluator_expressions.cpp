@@ -68,6 +68,16 @@ Value loop_attribute(Evaluator& evaluator, const Loop& loop, std::string_view na
     return Undefined{};
 }
 
+// From key, value, key, value, ...
+Value dict_of(Heap& heap, const std::vector<Value>& values) {
+    Dict dict;
+    for (std::size_t i = 0; i < values.size(); i += 2) {
+        check_hashable(values[i]);
+        dict.set(values[i], values[i + 1]);
+    }
+    return heap.dict(std::move(dict));
+}
+
 // Position `index` counted from the end where negative; nullopt outside.
 std::optional<std::size_t> position(std::int64_t index, std::size_t size) {
     if (index < 0) index += static_cast<std::int64_t>(size);
@@ -202,15 +212,8 @@ Value Evaluator::evaluate(const Expression& expression) {
             return heap_.list(children());
         case ExpressionKind::tuple:
             return heap_.list(children(), true);
-        case ExpressionKind::dict: {
-            const std::vector<Value> values = children();
-            Dict dict;
-            for (std::size_t i = 0; i < values.size(); i += 2) {
-                check_hashable(values[i]);
-                dict.set(values[i], values[i + 1]);
-            }
-            return heap_.dict(std::move(dict));
-        }
+        case ExpressionKind::dict:
+            return dict_of(heap_, children());
         case ExpressionKind::attribute:
             return attribute(child(0), expression.name);
         case ExpressionKind::subscript: {
