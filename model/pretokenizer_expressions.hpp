@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace troupe::model {
 
@@ -12,6 +13,9 @@ struct PreTokenizerKind {
     std::span<const std::string_view> expressions;
     bool ignore_merges = false;
 };
+
+// All that are known, in order.
+[[nodiscard]] std::vector<std::string_view> pretokenizer_names();
 
 // Null where the name is not known.
 [[nodiscard]] const PreTokenizerKind* find_pretokenizer(std::string_view name);
