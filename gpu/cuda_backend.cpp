@@ -367,6 +367,7 @@ model::BackendInfo describe(const DeviceModel& model, const CudaOptions& options
     }
     info.slots_max = options.slots_max;
     info.tokens_per_step_max = options.tokens_per_step_max;
+    info.kv_type = "f16";
     info.weight_bytes = model.weight_bytes;
     return info;
 }
@@ -375,9 +376,11 @@ Result<cudaDeviceProp> find_card() {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
     if (error != cudaSuccess || count == 0) {
-        return Error{ErrorKind::unsupported,
-                     fmt::format("no CUDA device can be used ({})",
-                                 error == cudaSuccess ? "none found" : cudaGetErrorString(error))};
+        return Error{
+            ErrorKind::unsupported,
+            fmt::format("no CUDA device can be used ({}): install NVIDIA's driver for CUDA 13, "
+                        "or use --backend cpu",
+                        error == cudaSuccess ? "none found" : cudaGetErrorString(error))};
     }
     cudaDeviceProp card{};
     CUDA_CHECK(cudaGetDeviceProperties(&card, 0));

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -121,14 +122,15 @@ def python_with(requirements):
     return python
 
 
-def run_pytest(tally, name, command, requirements="tests/e2e/requirements.txt"):
-    """Runs `command` (arguments of the Python that has `requirements`) and adds its report."""
+def run_pytest(tally, name, command, requirements="tests/e2e/requirements.txt", **variables):
+    """Runs `command` (arguments of the Python that has `requirements`) and adds its report.
+    `variables` go into its environment."""
     say(name)
     python = python_with(ROOT / requirements)
     report = REPORTS / f"{name.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
     environment = dict(os.environ, TROUPE=str(ROOT / "build" / "release" / "troupe"),
-                       TROUPE_SHOTS=str(REPORTS / "screenshots"))
+                       TROUPE_SHOTS=str(REPORTS / "screenshots")) | variables
     started = time.monotonic()
     done = subprocess.run([python, *command, "-q", f"--junitxml={report}", "-p",
                            "no:cacheprovider"], cwd=ROOT, stdout=subprocess.PIPE,
@@ -137,6 +139,28 @@ def run_pytest(tally, name, command, requirements="tests/e2e/requirements.txt"):
         print(done.stdout[-4000:])
     tally.add_report(name, report)
     print(f"     {time.monotonic() - started:.1f} s", flush=True)
+
+
+def run_cuda_tests(tally, options):
+    """Kernels and backend on the emulated card; the whole server on it, with a tiny model; and what
+    nvcc makes of all that, where it is."""
+    build("cuda-emulated", ["troupe_test_gpu", "troupe", "stories260k_to_gguf"])
+    run_program(tally, "cuda-emulated", "gpu", "" if options.all else "~[long]~[.]")
+    emulated = ROOT / "build" / "cuda-emulated"
+    stories = REPORTS.parent / "stories260K.gguf"
+    converted = subprocess.run([emulated / "tests" / "stories260k_to_gguf", stories], cwd=ROOT)
+    if options.all and converted.returncode == 0:
+        files = ["tests/e2e/test_websocket.py", "tests/e2e/test_resume.py",
+                 "tests/e2e/test_openai.py"]
+        run_pytest(tally, "end to end on the emulated card",
+                   ["-m", "pytest", *files, "-m", "not long and not default_model"],
+                   TROUPE=str(emulated / "troupe"), TROUPE_TEST_MODEL=str(stories),
+                   TROUPE_TEST_FLAGS="--backend cuda --max-context 512")
+    if options.all:
+        if shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin"):
+            build("cuda", ["troupe", "troupe_test_gpu"])
+        else:
+            print("     skipped: nvcc is not here, so the preset cuda was not built", flush=True)
 
 
 def run_tidy(tally):
@@ -160,8 +184,7 @@ def main():
     for folder in ["runtime", "model", "cpu", "actors", "storage", "gateway", "sim"]:
         run_program(tally, "release", folder, "" if options.all else "~[long]~[.]")
     if not options.quick:
-        build("cuda-emulated", ["troupe_test_gpu"])
-        run_program(tally, "cuda-emulated", "gpu", "" if options.all else "~[long]~[.]")
+        run_cuda_tests(tally, options)
         run_pytest(tally, "end to end", ["-m", "pytest", "tests/e2e", "--ignore", "tests/e2e/page",
                                          "--ignore", "tests/e2e/clients",
                                          *([] if options.all else ["-m", "not long"])])

@@ -24,9 +24,11 @@ __device__ __forceinline__ unsigned slice_offset(unsigned row, unsigned column) 
 template <unsigned kRows>
 __device__ void load_slice(const Matmul& p, std::uint32_t first_row, std::uint32_t first_column,
                            float* slice) {
-    for (unsigned i = threadIdx.x; i < kRows * kSliceColumns; i += kThreads) {
-        const unsigned row = i / kSliceColumns;
-        const unsigned column = i % kSliceColumns;
+    const unsigned left = p.w.columns - first_column;
+    const unsigned width = left < kSliceColumns ? left : kSliceColumns;
+    for (unsigned i = threadIdx.x; i < kRows * width; i += kThreads) {
+        const unsigned row = i / width;
+        const unsigned column = i % width;
         const bool inside = first_row + row < p.rows && first_column + column < p.columns;
         slice[slice_offset(row, column)] =
             inside ? p.x[std::size_t{first_row + row} * p.x_stride + first_column + column] : 0.0F;

@@ -1,12 +1,16 @@
 """Starts real troupe processes for the tests: one that all share, others for tests that break it."""
 
+import pathlib
+import subprocess
+
 import pytest
 
-from serving import MODEL, Server
+from serving import MODEL, ROOT, STORIES, TROUPE, Server
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes a minute or more")
+    config.addinivalue_line("markers", "default_model: needs its words, or a context like its")
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +39,14 @@ def start_server():
         if one.process.poll() is None:
             one.process.kill()
             one.process.wait()
+
+
+@pytest.fixture(scope="session")
+def stories(tmp_path_factory):
+    """The tiny model's GGUF file."""
+    if not STORIES.exists():
+        pytest.skip("no ../shared/data/1-model/stories260K")
+    path = tmp_path_factory.mktemp("stories") / "stories260K.gguf"
+    converter = pathlib.Path(TROUPE).parent / "tests" / "stories260k_to_gguf"
+    subprocess.run([converter, path], check=True, cwd=ROOT)
+    return str(path)

@@ -12,17 +12,20 @@ import httpx
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TROUPE = os.environ.get("TROUPE", str(ROOT / "build" / "release" / "troupe"))
+STORIES = ROOT.parent / "shared" / "data" / "1-model" / "stories260K"
 MODEL = os.environ.get("TROUPE_TEST_MODEL", "")
+# Flags of every server, before a test's own: the same tests on another backend.
+FLAGS = os.environ.get("TROUPE_TEST_FLAGS", "").split()
 
 
 class Server:
     """A running `troupe serve`. Its log is kept and shown where a test fails."""
 
-    def __init__(self, *flags, model=None):
+    def __init__(self, *flags, model=None, program=TROUPE):
         model = model or MODEL
         port = () if "--port" in flags else ("--port", "0")
         self.process = subprocess.Popen(
-            [TROUPE, "serve", "--model", model, *port, *flags],
+            [program, "serve", "--model", model, *port, *FLAGS, *flags],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         self.log = []
         self.url = None

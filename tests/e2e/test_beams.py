@@ -7,13 +7,13 @@ import time
 import httpx
 import pytest
 
-from serving import ROOT
+from serving import ROOT, STORIES
 from test_command_line import run
-from test_stories import DATA, stories  # noqa: F401 (a fixture)
 from wire import Client, check_order, create, deltas_of, text_of
 
 CASES = json.loads((ROOT / "tests" / "data" / "beam_search" / "stories260k.json").read_text())["cases"]
-needs_stories = pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data/1-model/stories260K")
+needs_stories = pytest.mark.skipif(not STORIES.exists(),
+                                   reason="no ../shared/data/1-model/stories260K")
 QUESTION = "Name three colours."
 
 

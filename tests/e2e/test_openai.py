@@ -11,6 +11,7 @@ def client(server):
     return openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0)
 
 
+@pytest.mark.default_model
 def test_chat_answers_and_counts(client):
     answer = client.chat.completions.create(model="default", messages=QUESTION, max_tokens=24,
                                             temperature=0)
@@ -118,6 +119,7 @@ def test_async_client(server):
     assert len({a.choices[0].message.content for a in answers}) == 1
 
 
+@pytest.mark.default_model
 def test_errors_become_the_packages_exceptions(client):
     with pytest.raises(openai.NotFoundError) as not_found:
         client.chat.completions.create(model="gpt-9", messages=QUESTION)
@@ -136,6 +138,7 @@ def test_models_are_listed(client):
     assert len(models) == 1 and client.models.retrieve(models[0].id).id == models[0].id
 
 
+@pytest.mark.default_model
 def test_old_turns_are_left_out_only_when_asked(server, client):
     filler = "word " * 3000
     messages = [{"role": "system", "content": "Answer briefly."},

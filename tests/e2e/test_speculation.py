@@ -5,9 +5,8 @@ import json
 import httpx
 import pytest
 
-from serving import MODEL
+from serving import MODEL, STORIES
 from test_command_line import run
-from test_stories import DATA, stories  # noqa: F401 (a fixture)
 
 needs_model = pytest.mark.skipif(not MODEL, reason="the default model is not here")
 COPY = ("Repeat this text word for word.\n\nThe harbour lies at the end of a narrow bay. In the "
@@ -70,7 +69,7 @@ def test_a_draft_model_changes_no_answer():
     assert plain["usage"]["draft_tokens"] == 0
 
 
-@pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data/1-model/stories260K")
+@pytest.mark.skipif(not STORIES.exists(), reason="no ../shared/data/1-model/stories260K")
 def test_a_draft_model_is_served(stories, start_server):  # noqa: F811
     plain = start_server("--speculation", "off", model=stories)
     drafted = start_server("--draft-model", stories, "--speculation", "model", model=stories)

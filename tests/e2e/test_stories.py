@@ -1,27 +1,18 @@
 """A tiny real model (stories260K) through the whole program: its documented texts, byte for byte."""
 
 import json
-import pathlib
-import subprocess
 
 import httpx
 import pytest
 
-from serving import ROOT, TROUPE
+from serving import STORIES
 from test_command_line import run
 
-DATA = ROOT.parent / "shared" / "data" / "1-model" / "stories260K"
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason="no ../shared/data/1-model/stories260K")
-CASES = [case for case in json.loads((DATA / "documented-expected-output.json").read_text())["cases"]
-         if case.get("temperature") == 0 and "steps" in case] if DATA.exists() else []
-
-
-@pytest.fixture(scope="module")
-def stories(tmp_path_factory):
-    path = tmp_path_factory.mktemp("stories") / "stories260K.gguf"
-    converter = pathlib.Path(TROUPE).parent / "tests" / "stories260k_to_gguf"
-    subprocess.run([converter, path], check=True, cwd=ROOT)
-    return str(path)
+pytestmark = pytest.mark.skipif(not STORIES.exists(),
+                                reason="no ../shared/data/1-model/stories260K")
+TEXTS = STORIES / "documented-expected-output.json"
+CASES = [case for case in json.loads(TEXTS.read_text())["cases"]
+         if case.get("temperature") == 0 and "steps" in case] if STORIES.exists() else []
 
 
 def test_there_are_documented_texts():

@@ -96,6 +96,7 @@ def test_a_vanished_client_frees_its_slot(server):
     assert server.wait_idle(5)["troupe_requests_running"] == 0
 
 
+@pytest.mark.default_model
 def test_an_equal_prefix_is_computed_once(server):
     words = " ".join(f"item {i} costs {i * 7 % 90} coins," for i in range(110))
     with Client(server) as client, Client(server) as other:
@@ -109,6 +110,7 @@ def test_an_equal_prefix_is_computed_once(server):
             text_of(second)
 
 
+@pytest.mark.default_model
 def test_a_prefix_is_shared_while_its_first_holder_still_runs(server):
     text = "Facts: " + " ".join(f"number {i} follows {i - 1}," for i in range(200))
     with Client(server) as holder, Client(server) as other:
@@ -120,6 +122,7 @@ def test_a_prefix_is_shared_while_its_first_holder_still_runs(server):
         holder.until("response.incomplete", "response.completed")
 
 
+@pytest.mark.default_model
 def test_warming_a_prefix_gives_an_id_to_chain_from(server):
     with Client(server) as client:
         warm, events = client.answer(create("You are in a library. " * 40, generate=False))
