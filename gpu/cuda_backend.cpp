@@ -25,7 +25,7 @@ namespace troupe::gpu {
 namespace {
 
 // Part of the fingerprint: raise it when the same file and options may give other answers.
-constexpr std::uint32_t kArithmeticVersion = 1;
+constexpr std::uint32_t kArithmeticVersion = 2;
 constexpr std::uint32_t kScoreRowsMax = 64;
 constexpr std::uint32_t kPartialsMax = 1024;
 constexpr int kComputeCapabilityMin = 8;
@@ -357,9 +357,13 @@ model::BackendInfo describe(const DeviceModel& model, const CudaOptions& options
                             const cudaDeviceProp& card) {
     model::BackendInfo info;
     info.kind = "cuda";
-    info.arithmetic = fmt::format("float32 on {}", card.name);
-    // Tensor units aside, kernels are the same operations on every card.
-    info.fingerprint = fmt::format("cuda{}-f32-kv16-{:016x}", kArithmeticVersion, model.digest);
+    info.arithmetic =
+        fmt::format("{} on {}", model.on_tensor_units() ? "float16" : "float32", card.name);
+    // Tensor units add up in a way of their generation's own; all else is the same on every card.
+    const int generation = model.on_tensor_units() ? 10 * card.major + card.minor : 0;
+    info.fingerprint =
+        fmt::format("cuda{}-{}-kv16-{:016x}", kArithmeticVersion,
+                    generation == 0 ? "f32" : fmt::format("f16-sm{}", generation), model.digest);
     info.vocabulary_size = static_cast<std::int32_t>(model.hp.vocabulary_size);
     info.context_length = model.hp.context_length;
     if (options.context_length_max != 0) {

@@ -36,12 +36,24 @@ std::optional<WeightType> weight_type(TensorType type) {
     }
 }
 
+// Tensor units multiply halves, and some of bfloat16's numbers are too large for one.
+bool fits_halves(const Matrix& matrix) {
+    if (matrix.type != TensorType::bf16) return true;
+    constexpr std::uint16_t kTooLarge = 0x4780;  // 65,536
+    for (std::size_t at = 0; at < matrix.bytes.size(); at += sizeof(std::uint16_t)) {
+        std::uint16_t bits = 0;
+        std::memcpy(&bits, matrix.bytes.data() + at, sizeof bits);
+        if ((bits & 0x7FFF) >= kTooLarge) return false;
+    }
+    return true;
+}
+
 WeightType common_type(std::span<const Matrix* const> parts) {
     const std::optional<WeightType> first = weight_type(parts.front()->type);
-    const bool same = std::all_of(parts.begin(), parts.end(), [&](const Matrix* part) {
-        return part->type == parts.front()->type;
+    const bool kept = std::all_of(parts.begin(), parts.end(), [&](const Matrix* part) {
+        return part->type == parts.front()->type && fits_halves(*part);
     });
-    return first && same ? *first : WeightType::f32;
+    return first && kept ? *first : WeightType::f32;
 }
 
 // GGML keeps element i of a group of 32 in the low nibble of byte i, element 16 + i in the high
@@ -137,6 +149,14 @@ MatrixBuffer upload_matrix(std::span<const Matrix* const> parts) {
     if (!scales.empty()) buffer.scales = DeviceBuffer<std::uint16_t>::upload(scales);
     view.scales = buffer.scales.data();
     return buffer;
+}
+
+bool DeviceModel::on_tensor_units() const {
+    const auto halves = [](const WeightMatrix& matrix) { return matrix.type != WeightType::f32; };
+    return halves(head()) || std::ranges::any_of(layers, [&](const DeviceLayer& layer) {
+               return halves(layer.qkv.view) || halves(layer.attention_output.view) ||
+                      halves(layer.gate_up.view) || halves(layer.down.view);
+           });
 }
 
 Result<DeviceModel> upload_model(const model::GgufFile& file) {

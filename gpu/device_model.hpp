@@ -22,7 +22,8 @@ struct MatrixBuffer {
 };
 
 // Repacks and uploads the matrices on top of each other. They keep their type where all have one
-// and the same of the six that kernels read; else they become float32. Throws BackendError.
+// and the same of the six that kernels read, and no number too large for a half; else they become
+// float32. Throws BackendError.
 [[nodiscard]] MatrixBuffer upload_matrix(std::span<const model::Matrix* const> parts);
 
 struct DeviceLayer {
@@ -43,6 +44,8 @@ struct DeviceModel {
     std::uint64_t weight_bytes = 0;
     std::uint64_t digest = 0;  // of names, shapes, types and bytes of the file's tensors
 
+    // Whether any product is of halves, see half_matmul.hpp.
+    [[nodiscard]] bool on_tensor_units() const;
     [[nodiscard]] const WeightMatrix& head() const {
         return output.view.data != nullptr ? output.view : token_embd.view;
     }

@@ -25,6 +25,12 @@ std::vector<float> rope_angles(std::uint32_t positions, std::uint32_t dimensions
     return angles;
 }
 
+// The most columns of a product, as halves.
+std::uint32_t widest_input(const model::Hyperparameters& hp) {
+    return padded_to_chunks(
+        std::max({hp.embedding_length, hp.query_length(), hp.feed_forward_length}));
+}
+
 std::uint32_t size_of(const auto& array) {
     return static_cast<std::uint32_t>(array.size());
 }
@@ -48,6 +54,8 @@ Forward::Forward(const DeviceModel& model, const Limits& limits)
       attended_(std::size_t{limits.rows_max} * hp_.query_length()),
       gate_up_(std::size_t{limits.rows_max} * 2 * hp_.feed_forward_length),
       ffn_(std::size_t{limits.rows_max} * hp_.feed_forward_length),
+      halves_(std::size_t{std::max(limits.rows_max, limits.score_rows_max)} * widest_input(hp_)),
+      unscale_(std::max(limits.rows_max, limits.score_rows_max)),
       partials_(limits.partials_max * partial_floats(hp_.head_count, hp_.head_length)),
       scores_(std::size_t{limits.score_rows_max} * hp_.vocabulary_size) {}
 
@@ -151,7 +159,12 @@ void Forward::normalise(const float* x, const DeviceBuffer<float>& weight, std::
 
 void Forward::multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
                        std::uint32_t rows, bool add, const Stream& stream) {
-    matmul({w, x, out, rows, columns, columns, w.rows, add}, stream.get());
+    if (w.type == WeightType::f32) {
+        return matmul({w, x, out, rows, columns, columns, w.rows, add}, stream.get());
+    }
+    const HalfRows halves{halves_.data(), unscale_.data(), padded_to_chunks(columns)};
+    to_halves({x, halves, rows, columns, columns}, stream.get());
+    half_matmul({w, halves, out, rows, w.rows, add}, stream.get());
 }
 
 void Forward::score(const std::uint32_t* row_ids, std::uint32_t count, const Stream& stream) {

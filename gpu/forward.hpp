@@ -9,6 +9,7 @@
 #include "gpu/device_model.hpp"
 #include "gpu/kernels/attention.hpp"
 #include "gpu/kernels/elements.hpp"
+#include "gpu/kernels/half_matmul.hpp"
 #include "gpu/step_arrays.hpp"
 
 namespace troupe::gpu {
@@ -65,12 +66,14 @@ class Forward {
     DeviceBuffer<std::uint16_t> pool_;  // [layers][keys, values][pages][kv heads][16][head length]
     std::size_t pool_half_values_ = 0;  // keys, or values, of a layer
 
-    DeviceBuffer<float> x_;         // [rows][width], the residual stream
-    DeviceBuffer<float> normed_;    // [rows][width]
-    DeviceBuffer<float> qkv_;       // [rows][queries, keys, values]
-    DeviceBuffer<float> attended_;  // [rows][heads * head length]
-    DeviceBuffer<float> gate_up_;   // [rows][gate, up]
-    DeviceBuffer<float> ffn_;       // [rows][feed forward length]
+    DeviceBuffer<float> x_;               // [rows][width], the residual stream
+    DeviceBuffer<float> normed_;          // [rows][width]
+    DeviceBuffer<float> qkv_;             // [rows][queries, keys, values]
+    DeviceBuffer<float> attended_;        // [rows][heads * head length]
+    DeviceBuffer<float> gate_up_;         // [rows][gate, up]
+    DeviceBuffer<float> ffn_;             // [rows][feed forward length]
+    DeviceBuffer<std::uint16_t> halves_;  // [rows][widest], what is multiplied next
+    DeviceBuffer<float> unscale_;         // [rows]
     DeviceBuffer<float> partials_;
     DeviceBuffer<float> scores_;
 };

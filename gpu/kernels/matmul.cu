@@ -1,7 +1,7 @@
-// The product: a block takes 16 weight rows and up to 8 rows of activations, slice by slice of the
-// columns. Activations wait in shared memory; a warp streams two weight rows past them, expanding
-// weights in registers, each weight read from memory once for 8 rows. Decoding is bound by those
-// reads. Its truth, in the tests, is the sum in double over model::dequantise.
+// The product with float32 weights: a block takes 16 weight rows and up to 8 rows of activations,
+// slice by slice of the columns. Activations wait in shared memory; a warp streams two weight rows
+// past them, each weight read from memory once for 8 rows. Its truth, in the tests, is the sum in
+// double over model::dequantise.
 #include "gpu/kernels/matmul.hpp"
 #include "gpu/kernels/weights.cuh"
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ void accumulate(const float (&w)[kLoadColumns], const
     }
 }
 
-template <WeightType kType, unsigned kRows>
+template <unsigned kRows>
 __global__ void __launch_bounds__(kThreads) matmul_kernel(const Matmul p) {
     float* const slice = shared_memory<float>();  // [kRows][kSliceColumns], by slice_offset
     const std::uint32_t first_row = blockIdx.y * kRows;
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) matmul_kernel(const Matmul p) {
             for (unsigned o = 0; o < kWeightRows; ++o) {
                 if (output + o >= p.w.rows) break;
                 float w[kLoadColumns];
-                WeightLoader<kType>::load(p.w, output + o, begin + column, w);
+                WeightLoader<WeightType::f32>::load(p.w, output + o, begin + column, w);
                 accumulate(w, slice, column, sums[o]);
             }
         }
@@ -107,24 +107,21 @@ __global__ void __launch_bounds__(kThreads) matmul_kernel(const Matmul p) {
     }
 }
 
-template <WeightType kType, unsigned kRows>
+template <unsigned kRows>
 void launch_rows(const Matmul& p, cudaStream_t stream) {
     constexpr unsigned kOutputs = kWarps * kWeightRows;
     const dim3 grid{(p.w.rows + kOutputs - 1) / kOutputs, (p.rows + kRows - 1) / kRows};
-    launch(matmul_kernel<kType, kRows>, grid, kThreads, kRows * kSliceColumns * sizeof(float),
-           stream, p);
+    launch(matmul_kernel<kRows>, grid, kThreads, kRows * kSliceColumns * sizeof(float), stream, p);
 }
 
 }  // namespace
 
 void matmul(const Matmul& p, cudaStream_t stream) {
-    for_weight_type(p.w.type, [&]<WeightType kType>() {
-        if (p.rows == 1) {
-            launch_rows<kType, 1>(p, stream);
-        } else {
-            launch_rows<kType, 8>(p, stream);
-        }
-    });
+    if (p.rows == 1) {
+        launch_rows<1>(p, stream);
+    } else {
+        launch_rows<8>(p, stream);
+    }
 }
 
 }  // namespace troupe::gpu

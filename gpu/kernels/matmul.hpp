@@ -1,4 +1,4 @@
-// Products with weights of any type, float activations.
+// Products in float32 throughout, for weights that are; those of other types are half_matmul.hpp's.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@ namespace troupe::gpu {
 // then those 256 further on, by fma from 0 in ascending order; lanes are added pairwise: 16 apart,
 // then 8, 4, 2, 1.
 struct Matmul {
-    WeightMatrix w;
+    WeightMatrix w;  // f32
     const float* x;  // [rows][x_stride], of which the first `columns` are read
     float* out;      // [rows][out_stride]
     std::uint32_t rows, columns, x_stride, out_stride;

@@ -37,6 +37,16 @@ inline std::unique_ptr<model::Backend> make_cuda(const model::GgufFile& file,
     return std::move(*backend);
 }
 
+// The tiny model with matrices of halves, which go to tensor units; null as stories_gguf() is.
+inline const model::GgufFile* stories_halves_gguf() {
+    static const std::vector<std::byte> bytes = stories260k_gguf(stories260k::Weights::halves);
+    static const std::optional<model::GgufFile> file = []() -> std::optional<model::GgufFile> {
+        if (bytes.empty()) return std::nullopt;
+        return model::GgufFile::parse(bytes).value();
+    }();
+    return file ? &*file : nullptr;
+}
+
 // Float weights, activations, keys and values: what the device is compared with.
 inline std::unique_ptr<model::Backend> make_cpu_reference(const model::GgufFile& file,
                                                           const gpu::CudaOptions& options) {

@@ -91,7 +91,7 @@ Trace run_among(model::Backend& backend, const Tokens& prompt, std::uint32_t nei
 
 TEST_CASE_METHOD(EmulatorFixture, "on the device a row's bits do not depend on its company",
                  "[gpu][backend][invariance]") {
-    const model::GgufFile* file = stories_gguf();
+    const model::GgufFile* file = GENERATE(stories_gguf(), stories_halves_gguf());
     if (file == nullptr) return;
     const auto backend = make_cuda(*file, small_cuda_options());
     const Tokens prompt = random_tokens(21, 4);
@@ -101,11 +101,12 @@ TEST_CASE_METHOD(EmulatorFixture, "on the device a row's bits do not depend on i
     CHECK(run_alone(*backend, prompt, 8) == expected);
     CHECK(run_among(*backend, prompt, 3) == expected);
     CHECK(run_among(*backend, prompt, 9) == expected);
+    CHECK(run_among(*backend, prompt, 26) == expected);
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "long contexts are the same bits in one chunk and decoded",
                  "[gpu][backend][invariance]") {
-    const model::GgufFile* file = stories_gguf();
+    const model::GgufFile* file = stories_halves_gguf();
     if (file == nullptr) return;
     gpu::CudaOptions options = small_cuda_options();
     options.tokens_per_step_max = 512;
@@ -171,7 +172,7 @@ model::DecodingParams host_params() {
 }
 
 void check_seeds(std::uint64_t begin, std::uint64_t end) {
-    const model::GgufFile* file = stories_gguf();
+    const model::GgufFile* file = stories_halves_gguf();
     if (file == nullptr) return;
     const auto backend = make_cuda(*file, small_cuda_options());
     const Tokens prompt = random_tokens(9, 4);

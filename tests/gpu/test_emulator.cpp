@@ -10,7 +10,9 @@
 
 #include "gpu/device.cuh"
 #include "gpu/device_memory.hpp"
+#include "gpu/ptx.cuh"
 #include "model/backend.hpp"
+#include "model/half.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
 
 using namespace troupe;
@@ -260,4 +262,94 @@ TEST_CASE_METHOD(EmulatorFixture, "a captured graph runs what was recorded, as o
         graph.launch(stream);
     stream.synchronise();
     CHECK(values.download()[5] == 8);
+}
+
+namespace {
+
+// A warp multiplies a of 16 x 16 and b of 16 x 8, both by rows, with the layout of gpu/ptx.cuh.
+struct Multiply {
+    const std::uint16_t* a;
+    const std::uint16_t* b;
+    float* c;  // [16][8]
+};
+
+__device__ std::uint32_t pair_of(std::uint16_t low, std::uint16_t high) {
+    return std::uint32_t{high} << 16 | low;
+}
+
+__global__ void multiply_kernel(const Multiply p) {
+    const unsigned g = threadIdx.x / 4, t = threadIdx.x % 4;
+    std::uint32_t a[4], b[2];
+    for (unsigned i = 0; i < 4; ++i) {
+        const std::uint16_t* const at = p.a + (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
+        a[i] = pair_of(at[0], at[1]);
+    }
+    for (unsigned i = 0; i < 2; ++i) {
+        const std::uint16_t* const at = p.b + (2 * t + i * 8) * 8 + g;
+        b[i] = pair_of(at[0], at[8]);
+    }
+    float c[4] = {1, 1, 1, 1};
+    ptx::mma_16x8x16(c, a, b);
+    for (unsigned i = 0; i < 4; ++i)
+        p.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
+}
+
+// Sixteen bytes a thread by way of shared memory; `groups` later ones may still be under way.
+struct CopyAround {
+    const float* in;
+    float* out;
+    bool wait;
+};
+
+__global__ void copy_around_kernel(const CopyAround p) {
+    float* const own = shared_memory<float>() + 4 * threadIdx.x;
+    ptx::copy_async(own, p.in + 4 * threadIdx.x);
+    ptx::commit_copies();
+    if (p.wait) {
+        ptx::wait_for_copies<0>();
+    } else {
+        ptx::wait_for_copies<1>();
+    }
+    for (unsigned i = 0; i < 4; ++i)
+        p.out[4 * threadIdx.x + i] = own[i];
+}
+
+std::vector<float> copied_around(bool wait) {
+    Stream stream;
+    const auto in = DeviceBuffer<float>::upload(ascending(4 * kThreads));
+    DeviceBuffer<float> out(4 * kThreads);
+    launch(copy_around_kernel, 1, kThreads, 16 * kThreads, stream.get(),
+           {in.data(), out.data(), wait});
+    stream.synchronise();
+    return out.download();
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(EmulatorFixture, "tensor units multiply matrices that are spread over a warp",
+                 "[gpu][emulator]") {
+    std::vector<std::uint16_t> a(16 * 16), b(16 * 8);
+    std::vector<float> expected(16 * 8, 1);
+    for (std::size_t i = 0; i < a.size(); ++i)
+        a[i] = model::float_to_half(static_cast<float>(i % 37) - 18);
+    for (std::size_t i = 0; i < b.size(); ++i)
+        b[i] = model::float_to_half(static_cast<float>(i % 23) / 4);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        for (std::size_t k = 0; k < 16; ++k)
+            expected[i] +=
+                model::half_to_float(a[i / 8 * 16 + k]) * model::half_to_float(b[k * 8 + i % 8]);
+    }
+    Stream stream;
+    const auto device_a = DeviceBuffer<std::uint16_t>::upload(a);
+    const auto device_b = DeviceBuffer<std::uint16_t>::upload(b);
+    DeviceBuffer<float> c(16 * 8);
+    launch(multiply_kernel, 1, 32, 0, stream.get(), {device_a.data(), device_b.data(), c.data()});
+    stream.synchronise();
+    CHECK(c.download() == expected);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "an asynchronous copy that nobody waits for has not arrived",
+                 "[gpu][emulator]") {
+    CHECK(copied_around(true) == ascending(4 * kThreads));
+    CHECK(any_nan(copied_around(false)));
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/half.hpp"
 #include "tests/support/gguf_writer.hpp"
 #include "tests/support/paths.hpp"
 
@@ -60,15 +61,28 @@ inline void put_values(GgufWriter& out, const Shape& s) {
     out.f32("llama.rope.freq_base", 10000.0F);
 }
 
-inline void put_tensors(GgufWriter& out, std::string_view checkpoint, const Shape& s) {
+enum class Weights { floats, halves };  // of the matrices; vectors are floats
+
+inline void put_tensors(GgufWriter& out, std::string_view checkpoint, const Shape& s,
+                        Weights weights) {
     std::size_t at = 7 * sizeof(std::int32_t);
     const auto take = [&](const std::string& name, std::int64_t columns, std::int64_t rows) {
         std::vector<std::int64_t> dims{columns};
         if (rows != 0) dims.push_back(rows);
         const auto count = static_cast<std::size_t>(columns * (rows == 0 ? 1 : rows));
         const std::string_view bytes = checkpoint.substr(at, count * sizeof(float));
-        out.tensor(name, 0, dims, std::as_bytes(std::span(bytes)));
         at += bytes.size();
+        if (rows == 0 || weights == Weights::floats) {
+            out.tensor(name, 0, dims, std::as_bytes(std::span(bytes)));
+            return;
+        }
+        std::vector<std::uint16_t> halves(count);
+        for (std::size_t i = 0; i < count; ++i) {
+            float value = 0;
+            std::memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+            halves[i] = model::float_to_half(value);
+        }
+        out.tensor(name, 1, dims, std::as_bytes(std::span(halves)));
     };
     const auto take_layers = [&](const std::string& name, std::int64_t columns, std::int64_t rows) {
         for (std::int64_t layer = 0; layer < s.layers; ++layer) {
@@ -123,7 +137,8 @@ inline void put_tokenizer(GgufWriter& out, std::string_view file, std::int64_t v
 }  // namespace stories260k
 
 // The bytes of the GGUF file, or empty with a line on stdout where the shared data is not at hand.
-inline std::vector<std::byte> stories260k_gguf() {
+inline std::vector<std::byte> stories260k_gguf(
+    stories260k::Weights weights = stories260k::Weights::floats) {
     if (!have_shared(kStories260kBin) || !have_shared(kStories260kTokens)) return {};
     const std::string checkpoint = stories260k::read_file(shared_data(kStories260kBin));
     const stories260k::Shape shape = stories260k::read_shape(checkpoint);
@@ -131,7 +146,7 @@ inline std::vector<std::byte> stories260k_gguf() {
     stories260k::put_values(out, shape);
     stories260k::put_tokenizer(out, stories260k::read_file(shared_data(kStories260kTokens)),
                                shape.vocabulary);
-    stories260k::put_tensors(out, checkpoint, shape);
+    stories260k::put_tensors(out, checkpoint, shape, weights);
     return out.bytes();
 }
 

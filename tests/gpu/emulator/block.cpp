@@ -68,12 +68,14 @@ struct Thread {
     WarpOperation operation = WarpOperation::synchronise;
     uint3 index;
     unsigned number = 0;  // in the block
+    PendingCopies copies;
 };
 
 struct Warp {
     unsigned arrived = 0;
     unsigned phase = 0;  // of the exchange that is being filled; the other is being read
     std::array<std::array<std::uint64_t, kWarpLanes>, 2> values{};
+    std::array<void*, kWarpLanes> arguments{};  // of meet()
 };
 
 class BlockRunner {
@@ -83,6 +85,9 @@ class BlockRunner {
     void wait_for_block() { suspend(State::at_block_barrier); }
     const std::array<std::uint64_t, kWarpLanes>& exchange(WarpOperation operation, unsigned mask,
                                                           std::uint64_t value);
+    void meet(WarpOperation operation, void* argument, void (*complete)(void* const* arguments));
+    [[nodiscard]] PendingCopies& copies() { return current_->copies; }
+    [[nodiscard]] std::size_t shared_size() const { return shared_size_; }
     [[nodiscard]] unsigned lane() const { return current_->number % kWarpLanes; }
     [[nodiscard]] bool running() const { return current_ != nullptr; }
     [[noreturn]] void fail(const char* what);
@@ -95,10 +100,12 @@ class BlockRunner {
     void resume(Thread& thread);
     void suspend(State state);
     bool pass_barrier();
+    void release_warp(WarpOperation operation);
 
     std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block had
     std::size_t count_ = 0;                         // of this block
     std::vector<Warp> warps_;
+    std::size_t shared_size_ = 0;  // of this block, in bytes
     const std::function<void()>* body_ = nullptr;
     Thread* current_ = nullptr;
     fcontext_t scheduler_ = nullptr;  // where the running thread came from
@@ -196,16 +203,31 @@ const std::array<std::uint64_t, kWarpLanes>& BlockRunner::exchange(WarpOperation
         suspend(State::at_warp_exchange);
         return values;
     }
-    const std::size_t first = me.number / kWarpLanes * kWarpLanes;
+    release_warp(operation);
+    // Two buffers are enough: nobody fills this one again before all have read it and met again.
+    warp.phase ^= 1;
+    return values;
+}
+
+// The running thread is the last of its warp to arrive.
+void BlockRunner::release_warp(WarpOperation operation) {
+    const std::size_t first = current_->number / kWarpLanes * kWarpLanes;
     for (std::size_t i = first; i < first + kWarpLanes; ++i) {
         if (threads_[i]->operation != operation)
             fail("lanes of a warp meet in different operations");
         threads_[i]->state = State::ready;
     }
-    // Two buffers are enough: nobody fills this one again before all have read it and met again.
-    warp.arrived = 0;
-    warp.phase ^= 1;
-    return values;
+    warps_[current_->number / kWarpLanes].arrived = 0;
+}
+
+void BlockRunner::meet(WarpOperation operation, void* argument,
+                       void (*complete)(void* const* arguments)) {
+    Warp& warp = warps_[current_->number / kWarpLanes];
+    warp.arguments[lane()] = argument;
+    current_->operation = operation;
+    if (++warp.arrived < kWarpLanes) return suspend(State::at_warp_exchange);
+    release_warp(operation);
+    complete(warp.arguments.data());
 }
 
 // Leaves the kernel where it stands: nothing on its stack is destroyed.
@@ -238,8 +260,10 @@ bool BlockRunner::run_ready_threads(std::uint64_t random) {
 }
 
 void BlockRunner::run_block(std::uint64_t random) {
-    for (std::size_t i = 0; i < count_; ++i)
+    for (std::size_t i = 0; i < count_; ++i) {
         threads_[i]->state = State::ready;
+        threads_[i]->copies.copies.clear();
+    }
     for (;;) {
         if (run_ready_threads(random) || pass_barrier()) continue;
         for (std::size_t i = 0; i < count_; ++i) {
@@ -265,7 +289,7 @@ std::string BlockRunner::run(const cudaLaunchConfig_t& config, const std::functi
     gridDim = config.gridDim;
     prepare_threads(config.blockDim);
     const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
-    const std::size_t shared = config.dynamicSmemBytes;
+    const std::size_t shared = shared_size_ = config.dynamicSmemBytes;
     if (sigsetjmp(faulted_, 1) == 0) {
         for (unsigned b = 0; b < blocks && fault_.empty(); ++b) {
             const unsigned block = random % 2 == 0 ? b : blocks - 1 - b;
@@ -310,6 +334,24 @@ const std::array<std::uint64_t, 32>& exchange(WarpOperation operation, unsigned 
 
 unsigned lane() {
     return runner().lane();
+}
+
+void meet(WarpOperation operation, void* argument, void (*complete)(void* const* arguments)) {
+    runner().meet(operation, argument, complete);
+}
+
+PendingCopies& pending_copies() {
+    return runner().copies();
+}
+
+void fail_kernel(const char* what) {
+    runner().fail(what);
+}
+
+bool in_shared_memory(const void* at, std::size_t bytes) {
+    const auto* const begin = static_cast<const unsigned char*>(at);
+    return begin >= gpu::shared_bytes &&
+           begin + bytes <= gpu::shared_bytes + runner().shared_size();
 }
 
 }  // namespace troupe::emulator

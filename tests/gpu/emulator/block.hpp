@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <cuda_runtime.h>
 
@@ -17,5 +18,24 @@ namespace troupe::emulator {
 [[nodiscard]] std::string run_kernel(const cudaLaunchConfig_t& config,
                                      const std::function<void()>& thread_body,
                                      std::uint64_t random);
+
+// Of the running kernel: waits for the warp's other lanes; the last that comes calls `complete`
+// with the arguments of all 32, before any of them goes on.
+void meet(WarpOperation operation, void* argument, void (*complete)(void* const* arguments));
+
+// Copies of the running thread to shared memory that were started and not waited for.
+struct PendingCopy {
+    void* to = nullptr;
+    const void* from = nullptr;
+    unsigned group = 0;
+};
+struct PendingCopies {
+    std::vector<PendingCopy> copies;
+    unsigned group = 0;  // that is being filled
+};
+[[nodiscard]] PendingCopies& pending_copies();
+// Ends the running kernel with a fault.
+[[noreturn]] void fail_kernel(const char* what);
+[[nodiscard]] bool in_shared_memory(const void* at, std::size_t bytes);
 
 }  // namespace troupe::emulator

@@ -169,7 +169,7 @@ void __syncwarp(unsigned mask = 0xFFFFFFFFU);
 
 namespace troupe::emulator {
 
-enum class WarpOperation { synchronise, shuffle, ballot };
+enum class WarpOperation { synchronise, shuffle, ballot, multiply };
 
 // Gives `value` to the other lanes, waits for them, and returns what each of the 32 gave.
 const std::array<std::uint64_t, 32>& exchange(WarpOperation operation, unsigned mask,
@@ -196,6 +196,15 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lane_mask) {
     return troupe::emulator::shuffle(mask, value,
                                      troupe::emulator::lane() ^ static_cast<unsigned>(lane_mask));
+}
+
+// Byte i of the result is byte `selector >> 4i & 7` of y:x.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const std::uint64_t both = std::uint64_t{y} << 32 | x;
+    unsigned result = 0;
+    for (unsigned i = 0; i < 4; ++i)
+        result |= static_cast<unsigned>(both >> (selector >> (4 * i) & 7U) * 8 & 255U) << (8 * i);
+    return result;
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
     const auto& votes = troupe::emulator::exchange(troupe::emulator::WarpOperation::ballot, mask,

@@ -1,0 +1,51 @@
+// Products on tensor units: weights and activations as halves, sums in float32.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "gpu/kernels/weights.hpp"
+
+namespace troupe::gpu {
+
+// Columns that a warp takes at once; rows of halves are padded to whole chunks.
+inline constexpr std::uint32_t kChunkColumns = 128;
+// A sum over columns is cut into so many parts of consecutive chunks.
+inline constexpr std::uint32_t kColumnParts = 8;
+
+[[nodiscard]] constexpr std::uint32_t padded_to_chunks(std::uint32_t columns) {
+    return (columns + kChunkColumns - 1) / kChunkColumns * kChunkColumns;
+}
+
+// Rows of activations as halves. A row is scaled by a power of two that brings its largest
+// magnitude to [2^14, 2^15), so that no number is too large and none that matters too small;
+// `unscale` undoes it. Of eight consecutive columns the order in memory is 0 4 1 5 2 6 3 7.
+struct HalfRows {
+    std::uint16_t* values;  // [rows][stride], zeros from `columns` on
+    float* unscale;         // [rows]
+    std::uint32_t stride;   // a multiple of kChunkColumns
+};
+
+struct ToHalves {
+    const float* x;  // [rows][x_stride]
+    HalfRows out;
+    std::uint32_t rows, columns, x_stride;
+};
+void to_halves_truth(const ToHalves& p);
+void to_halves(const ToHalves& p, cudaStream_t stream);
+
+// out[t][r] = sum over c of half(w[r][c]) * x[t][c], or that added to out[t][r] by one addition.
+// The sum is the same operations for every number of rows: in each of the eight parts, chunk by
+// chunk, the eight products of tensor units that cover it are added to the part's sum; then the
+// parts are added in order. Weights of any type but f32.
+struct HalfMatmul {
+    WeightMatrix w;
+    HalfRows x;
+    float* out;  // [rows][out_stride]
+    std::uint32_t rows, out_stride;
+    bool add;
+};
+void half_matmul(const HalfMatmul& p, cudaStream_t stream);
+
+}  // namespace troupe::gpu

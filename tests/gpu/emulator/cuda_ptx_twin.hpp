@@ -1,0 +1,14 @@
+// The twins of gpu/ptx.cuh: the same names and meanings on the emulated device. A copy that was
+// started moves nothing before somebody waits for it, so a missing wait reads what was there.
+#pragma once
+
+#include <cstdint>
+
+namespace troupe::emulator {
+
+void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void copy_async(void* shared, const void* global);
+void commit_copies();
+void wait_for_copies(unsigned pending);
+
+}  // namespace troupe::emulator

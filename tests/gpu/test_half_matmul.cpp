@@ -1,0 +1,153 @@
+// Products on tensor units: against sums in double of the same halves, and every row's bits against
+// those that it has alone, whichever way the launch takes.
+#include "gpu/device_memory.hpp"
+#include "gpu/kernels/half_matmul.hpp"
+#include "tests/gpu/gpu_fixture.hpp"
+#include "tests/gpu/kernels_support.hpp"
+
+using namespace troupe;
+using namespace troupe::gpu;
+using namespace troupe::test;
+
+namespace {
+
+constexpr std::uint32_t kOutputs = 19;
+
+// In device memory; `view` is for kernels.
+struct DeviceHalves {
+    DeviceBuffer<std::uint16_t> values;
+    DeviceBuffer<float> unscale;
+    HalfRows view;
+
+    DeviceHalves(std::uint32_t rows, std::uint32_t columns)
+        : values(std::size_t{rows} * padded_to_chunks(columns)),
+          unscale(rows),
+          view{values.data(), unscale.data(), padded_to_chunks(columns)} {}
+};
+
+std::vector<float> multiply(const MatrixBuffer& w, const std::vector<float>& x, std::uint32_t rows,
+                            std::uint32_t columns, const std::vector<float>* add_to = nullptr) {
+    Stream stream;
+    const auto in = DeviceBuffer<float>::upload(x);
+    const DeviceHalves halves(rows, columns);
+    auto out = add_to != nullptr ? DeviceBuffer<float>::upload(*add_to)
+                                 : DeviceBuffer<float>(std::size_t{rows} * w.view.rows);
+    to_halves({in.data(), halves.view, rows, columns, columns}, stream.get());
+    half_matmul({w.view, halves.view, out.data(), rows, w.view.rows, add_to != nullptr},
+                stream.get());
+    stream.synchronise();
+    return out.download();
+}
+
+// What becomes of a row's values on the way: scaled, rounded to halves, scaled back.
+std::vector<float> through_halves(const std::vector<float>& x, std::uint32_t rows,
+                                  std::uint32_t columns) {
+    std::vector<std::uint16_t> halves(std::size_t{rows} * padded_to_chunks(columns));
+    std::vector<float> unscale(rows);
+    const std::uint32_t stride = padded_to_chunks(columns);
+    to_halves_truth({x.data(), {halves.data(), unscale.data(), stride}, rows, columns, columns});
+    std::vector<float> values;
+    for (std::size_t row = 0; row < rows; ++row) {
+        for (std::size_t c = 0; c < columns; ++c) {
+            const std::size_t place = c / 8 * 8 + c % 4 * 2 + c % 8 / 4;
+            values.push_back(model::half_to_float(halves[row * stride + place]) * unscale[row]);
+        }
+    }
+    return values;
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(EmulatorFixture, "activations become the halves of their truth, of any size",
+                 "[gpu][kernels]") {
+    const auto columns = GENERATE(8U, 64U, 128U, 300U, 576U);
+    constexpr std::uint32_t kRows = 5;
+    Random random(columns);
+    std::vector<float> x = random_floats(kRows * columns, random);
+    for (std::uint32_t c = 0; c < columns; ++c) {
+        x[columns + c] *= 1e30F;
+        x[2 * columns + c] *= 1e-35F;
+        x[3 * columns + c] = 0;
+    }
+    x[4 * columns] = 70'000;  // more than a half can say
+    const std::uint32_t stride = padded_to_chunks(columns);
+    std::vector<std::uint16_t> expected(std::size_t{kRows} * stride);
+    std::vector<float> unscale(kRows);
+    to_halves_truth({x.data(), {expected.data(), unscale.data(), stride}, kRows, columns, columns});
+    Stream stream;
+    const auto in = DeviceBuffer<float>::upload(x);
+    const DeviceHalves halves(kRows, columns);
+    to_halves({in.data(), halves.view, kRows, columns, columns}, stream.get());
+    stream.synchronise();
+    CHECK(halves.values.download() == expected);
+    CHECK(halves.unscale.download() == unscale);
+    // A half keeps 11 bits.
+    for (std::uint32_t row = 0; row < kRows; ++row) {
+        const auto part = [&](const std::vector<float>& all) {
+            return std::vector<float>(all.begin() + row * columns,
+                                      all.begin() + (row + 1) * columns);
+        };
+        CHECK(error_of(part(through_halves(x, kRows, columns)), part(x)) < 0x1p-11);
+    }
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "products on tensor units agree with sums in double of halves",
+                 "[gpu][kernels]") {
+    using enum model::TensorType;
+    const auto type = GENERATE(f16, bf16, q8_0, q4_0, q4_1);
+    const auto rows = GENERATE(1U, 8U, 11U, 66U);  // the last the wide way
+    CAPTURE(model::to_string(type), rows);
+    // Nine chunks and some; or two, of which a lane has none of the last columns.
+    const std::uint32_t columns = type == f16 || type == bf16 ? 172 : 1184;
+    Random random(rows);
+    const RandomMatrix matrix(type, kOutputs, columns, random);
+    const std::vector<float> x = random_floats(std::size_t{rows} * columns, random);
+    const MatrixBuffer buffer = upload(matrix);
+    const std::vector<float> product = multiply(buffer, x, rows, columns);
+
+    RandomMatrix rounded = matrix;
+    for (float& value : rounded.values)
+        value = model::half_to_float(model::float_to_half(value));
+    const std::vector<float> halves = through_halves(x, rows, columns);
+    CHECK(error_of(product, multiply_truth(rounded, halves, rows)) < 1e-5);
+    CHECK(error_of(product, multiply_truth(matrix, x, rows)) < 1e-3);
+    for (const std::uint32_t row : {0U, rows / 2, rows - 1}) {
+        const std::vector<float> own(x.begin() + row * columns, x.begin() + (row + 1) * columns);
+        const std::vector<float> alone = multiply(buffer, own, 1, columns);
+        CHECK(same_bits(alone.data(), product.data() + row * kOutputs, kOutputs));
+    }
+    const std::vector<float> before = random_floats(product.size(), random);
+    std::vector<float> sums = before;
+    for (std::size_t i = 0; i < sums.size(); ++i)
+        sums[i] += product[i];
+    CHECK(multiply(buffer, x, rows, columns, &before) == sums);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "many rows on tensor units have the bits of few",
+                 "[gpu][kernels]") {
+    // 150 weight rows and 130 of activations: rests of blocks on both sides.
+    constexpr std::uint32_t kRows = 130, kWeightRows = 150, kColumns = 320;
+    Random random(2);
+    const RandomMatrix matrix(model::TensorType::q4_1, kWeightRows, kColumns, random);
+    const std::vector<float> x = random_floats(std::size_t{kRows} * kColumns, random);
+    const MatrixBuffer buffer = upload(matrix);
+    const std::vector<float> all = multiply(buffer, x, kRows, kColumns);
+    for (std::uint32_t begin = 0; begin < kRows; begin += 40) {
+        const std::uint32_t count = std::min(40U, kRows - begin);
+        const std::vector<float> own(x.begin() + begin * kColumns,
+                                     x.begin() + (begin + count) * kColumns);
+        const std::vector<float> some = multiply(buffer, own, count, kColumns);
+        CHECK(same_bits(some.data(), all.data() + begin * kWeightRows, some.size()));
+    }
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "numbers too large for a half are multiplied in float32",
+                 "[gpu][kernels]") {
+    Random random(1);
+    RandomMatrix matrix(model::TensorType::bf16, 4, 32, random);
+    CHECK(upload(matrix).view.type == WeightType::bf16);
+    const std::uint16_t large = model::float_to_bfloat16(70'000);
+    std::memcpy(matrix.bytes.data() + 10, &large, sizeof large);
+    matrix.matrix.bytes = matrix.bytes;
+    CHECK(upload(matrix).view.type == WeightType::f32);
+}

@@ -1,0 +1,39 @@
+// The CUDA backend on the emulated device under the circumstances of tests/sim/matrix.hpp. All 64
+// of them would take many minutes here: each one is met alone, and then in company.
+#include "tests/gpu/gpu_fixture.hpp"
+#include "tests/sim/matrix.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+constexpr std::int32_t kAnswerTokens = 20;
+
+void check_matrix(const std::vector<unsigned>& masks) {
+    const model::GgufFile* file = stories_halves_gguf();
+    if (file == nullptr) return;
+    const MakeBackend make = [&](const Circumstances& c, std::uint32_t pages) {
+        gpu::CudaOptions options = small_cuda_options();
+        options.tokens_per_step_max = c.chunked ? kMatrixStepTokensChunked : kMatrixStepTokens;
+        options.kv_pages = pages;
+        if (pages != 0) options.tokens_per_step_max += options.slots_max;
+        return make_cuda(*file, options);
+    };
+    const model::DecodingParams params = sampled_answer(kAnswerTokens);
+    const std::vector<Answer> alone = answers_alone(make, params);
+    for (const unsigned mask : masks)
+        check_circumstances(make, params, alone, mask);
+}
+
+}  // namespace
+
+TEST_CASE_METHOD(EmulatorFixture, "a sampled answer of the device is the same in any circumstances",
+                 "[gpu][backend][matrix]") {
+    check_matrix({8 + 4 + 1});  // preempted among neighbours, its prefix cached
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "so it is in each of them, and in five together",
+                 "[gpu][backend][matrix][long]") {
+    check_matrix({1, 2, 4, 8, 16, 32, 63 - 4});
+}
