@@ -7,7 +7,7 @@ namespace troupe::actors {
 namespace {
 
 constexpr std::uint32_t kFirstPrefillTokens = 64;  // before anything has been measured
-constexpr double kOutlier = 4.0;  // a step this much above expectation was disturbed: clipped
+constexpr double kDisturbed = 4.0;  // a step this much above expectation was disturbed: clipped
 constexpr double kShareUp = 0.5;  // weight of a new measurement that is above the estimate
 constexpr double kShareDown = 0.1;
 
@@ -17,7 +17,7 @@ void learn(double& estimate, double sample) {
         estimate = sample;
         return;
     }
-    sample = std::min(sample, estimate * kOutlier);
+    sample = std::min(sample, estimate * kDisturbed);
     estimate += (sample - estimate) * (sample > estimate ? kShareUp : kShareDown);
 }
 

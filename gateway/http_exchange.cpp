@@ -61,6 +61,10 @@ std::optional<std::string_view> query_value(std::string_view query, std::string_
     return std::nullopt;
 }
 
+HttpReply json_reply(std::string body) {
+    return {.status = 200, .body = std::move(body), .headers = {}};
+}
+
 HttpReply error_reply(const actors::RequestError& error) {
     HttpReply reply{.status = error.status, .body = error_body(error), .headers = {}};
     if (std::string seconds = retry_after_seconds(error); !seconds.empty())

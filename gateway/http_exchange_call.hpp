@@ -35,6 +35,7 @@ struct HttpCallContext {
 
 // A reply that is there at once.
 [[nodiscard]] std::unique_ptr<HttpCall> make_reply_call(HttpReply reply);
+[[nodiscard]] HttpReply json_reply(std::string body);  // 200
 [[nodiscard]] HttpReply error_reply(const actors::RequestError& error);
 
 // POST /v1/responses

@@ -17,10 +17,6 @@ namespace {
 
 using Tokens = std::vector<model::TokenId>;
 
-HttpReply json_reply(std::string body) {
-    return {.status = 200, .body = std::move(body), .headers = {}};
-}
-
 // The body as an object, read by `read`; its error becomes the reply.
 HttpReply with_body(const ServedModel& served, std::string_view body,
                     const std::function<WireResult<std::string>(const JsonFields&)>& read) {

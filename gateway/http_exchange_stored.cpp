@@ -16,10 +16,6 @@
 namespace troupe::gateway {
 namespace {
 
-HttpReply json_reply(std::string body) {
-    return {.status = 200, .body = std::move(body), .headers = {}};
-}
-
 HttpReply deleted_reply(std::string_view id) {
     std::string out;
     JsonObject object(out);

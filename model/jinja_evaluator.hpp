@@ -108,6 +108,22 @@ class Evaluator {
 };
 
 // The built-in things, each kind in a file of its own. A null pointer: there is none of that name.
+// A row of the tables by which names find their functions.
+template <typename Function>
+struct Named {
+    std::string_view name;
+    Function function;
+};
+
+// Null where the table has no such name.
+template <typename Function, std::size_t N>
+[[nodiscard]] Function find_named(const Named<Function> (&table)[N], std::string_view name) {
+    for (const Named<Function>& row : table) {
+        if (row.name == name) return row.function;
+    }
+    return nullptr;
+}
+
 using FilterFunction = Value (*)(Evaluator&, const Value& input, const Arguments&);
 using TestFunction = bool (*)(Evaluator&, const Value& input, const Arguments&);
 using MethodFunction = Value (*)(Evaluator&, const Value& self, const Arguments&);

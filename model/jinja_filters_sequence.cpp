@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "model/jinja_evaluator.hpp"
@@ -298,43 +297,35 @@ Value filter_slice(Evaluator& evaluator, const Value& input, const Arguments& ar
     return evaluator.heap().list(std::move(made));
 }
 
-struct Entry {
-    std::string_view name;
-    FilterFunction function;
-};
-
-constexpr std::array entries = {
-    Entry{"batch", filter_batch},
-    Entry{"count", filter_length},
-    Entry{"dictsort", filter_dictsort},
-    Entry{"first", filter_first},
-    Entry{"groupby", filter_groupby},
-    Entry{"items", filter_items},
-    Entry{"join", filter_join},
-    Entry{"last", filter_last},
-    Entry{"length", filter_length},
-    Entry{"list", filter_list},
-    Entry{"map", filter_map},
-    Entry{"max", filter_extreme<true>},
-    Entry{"min", filter_extreme<false>},
-    Entry{"reject", filter_select<false, false>},
-    Entry{"rejectattr", filter_select<true, false>},
-    Entry{"reverse", filter_reverse},
-    Entry{"select", filter_select<false, true>},
-    Entry{"selectattr", filter_select<true, true>},
-    Entry{"slice", filter_slice},
-    Entry{"sort", filter_sort},
-    Entry{"sum", filter_sum},
-    Entry{"unique", filter_unique},
+constexpr Named<FilterFunction> sequence_filters[] = {
+    {"batch", filter_batch},
+    {"count", filter_length},
+    {"dictsort", filter_dictsort},
+    {"first", filter_first},
+    {"groupby", filter_groupby},
+    {"items", filter_items},
+    {"join", filter_join},
+    {"last", filter_last},
+    {"length", filter_length},
+    {"list", filter_list},
+    {"map", filter_map},
+    {"max", filter_extreme<true>},
+    {"min", filter_extreme<false>},
+    {"reject", filter_select<false, false>},
+    {"rejectattr", filter_select<true, false>},
+    {"reverse", filter_reverse},
+    {"select", filter_select<false, true>},
+    {"selectattr", filter_select<true, true>},
+    {"slice", filter_slice},
+    {"sort", filter_sort},
+    {"sum", filter_sum},
+    {"unique", filter_unique},
 };
 
 }  // namespace
 
 FilterFunction find_sequence_filter(std::string_view name) {
-    for (const Entry& entry : entries) {
-        if (entry.name == name) return entry.function;
-    }
-    return nullptr;
+    return find_named(sequence_filters, name);
 }
 
 }  // namespace troupe::model::jinja

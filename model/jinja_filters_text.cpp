@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -290,46 +289,39 @@ Value filter_attr(Evaluator& evaluator, const Value& input, const Arguments& arg
     return evaluator.attribute(input, text_of(required(arguments, 0, "name")).bytes());
 }
 
-struct Entry {
-    std::string_view name;
-    FilterFunction function;
-};
-
-constexpr std::array entries = {
-    Entry{"abs", filter_abs},
-    Entry{"attr", filter_attr},
-    Entry{"capitalize", text_filter<capitalize>},
-    Entry{"center", filter_center},
-    Entry{"d", filter_default},
-    Entry{"default", filter_default},
-    Entry{"e", text_filter<escape_html>},
-    Entry{"escape", text_filter<escape_html>},
-    Entry{"float", filter_float},
-    Entry{"forceescape", text_filter<escape_html>},
-    Entry{"format", filter_format},
-    Entry{"indent", filter_indent},
-    Entry{"int", filter_int},
-    Entry{"lower", text_filter<lower>},
-    Entry{"replace", filter_replace},
-    Entry{"round", filter_round},
-    Entry{"safe", text_filter<as_markup>},
-    Entry{"string", text_filter<unchanged>},
-    Entry{"title", filter_title},
-    Entry{"tojson", filter_tojson},
-    Entry{"trim", filter_trim},
-    Entry{"truncate", filter_truncate},
-    Entry{"upper", text_filter<upper>},
-    Entry{"urlencode", filter_urlencode},
-    Entry{"wordcount", filter_wordcount},
+constexpr Named<FilterFunction> text_filters[] = {
+    {"abs", filter_abs},
+    {"attr", filter_attr},
+    {"capitalize", text_filter<capitalize>},
+    {"center", filter_center},
+    {"d", filter_default},
+    {"default", filter_default},
+    {"e", text_filter<escape_html>},
+    {"escape", text_filter<escape_html>},
+    {"float", filter_float},
+    {"forceescape", text_filter<escape_html>},
+    {"format", filter_format},
+    {"indent", filter_indent},
+    {"int", filter_int},
+    {"lower", text_filter<lower>},
+    {"replace", filter_replace},
+    {"round", filter_round},
+    {"safe", text_filter<as_markup>},
+    {"string", text_filter<unchanged>},
+    {"title", filter_title},
+    {"tojson", filter_tojson},
+    {"trim", filter_trim},
+    {"truncate", filter_truncate},
+    {"upper", text_filter<upper>},
+    {"urlencode", filter_urlencode},
+    {"wordcount", filter_wordcount},
 };
 
 }  // namespace
 
 FilterFunction find_filter(std::string_view name) {
-    for (const Entry& entry : entries) {
-        if (entry.name == name) return entry.function;
-    }
-    return find_sequence_filter(name);
+    const FilterFunction found = find_named(text_filters, name);
+    return found ? found : find_sequence_filter(name);
 }
 
 Value apply_filter(Evaluator& evaluator, std::string_view name, const Value& input,

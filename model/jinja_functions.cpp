@@ -1,8 +1,6 @@
 // The functions that every template can call, and how built-in things read their arguments.
 #include <fmt/format.h>
 
-#include <array>
-
 #include "model/jinja_evaluator.hpp"
 
 namespace troupe::model::jinja {
@@ -108,28 +106,20 @@ Value function_joiner(Evaluator& evaluator, const Arguments& arguments) {
                  }});
 }
 
-struct Entry {
-    std::string_view name;
-    GlobalFunction function;
-};
-
-constexpr std::array entries = {
-    Entry{"cycler", function_cycler},
-    Entry{"dict", function_dict},
-    Entry{"joiner", function_joiner},
-    Entry{"namespace", function_namespace},
-    Entry{"raise_exception", function_raise_exception},
-    Entry{"range", function_range},
-    Entry{"strftime_now", function_strftime_now},
+constexpr Named<GlobalFunction> globals[] = {
+    {"cycler", function_cycler},
+    {"dict", function_dict},
+    {"joiner", function_joiner},
+    {"namespace", function_namespace},
+    {"raise_exception", function_raise_exception},
+    {"range", function_range},
+    {"strftime_now", function_strftime_now},
 };
 
 }  // namespace
 
 GlobalFunction find_global(std::string_view name) {
-    for (const Entry& entry : entries) {
-        if (entry.name == name) return entry.function;
-    }
-    return nullptr;
+    return find_named(globals, name);
 }
 
 const Value* argument(const Arguments& arguments, std::size_t at, std::string_view name) {

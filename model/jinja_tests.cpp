@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "model/jinja_evaluator.hpp"
 #include "model/jinja_strings.hpp"
@@ -92,54 +91,46 @@ bool test_compare(Evaluator& evaluator, const Value& input, const Arguments& arg
     return compare(evaluator, op, input, required(arguments, 0, "other"));
 }
 
-struct Entry {
-    std::string_view name;
-    TestFunction function;
-};
-
-constexpr std::array entries = {
-    Entry{"boolean", test_type<bool>},
-    Entry{"callable", test_callable},
-    Entry{"defined", test_defined},
-    Entry{"divisibleby", test_divisible},
-    Entry{"eq", test_compare<op_eq>},
-    Entry{"equalto", test_compare<op_eq>},
-    Entry{"escaped", test_escaped},
-    Entry{"even", test_parity<0>},
-    Entry{"false", test_bool<false>},
-    Entry{"filter", test_filter},
-    Entry{"float", test_type<double>},
-    Entry{"ge", test_compare<op_ge>},
-    Entry{"greaterthan", test_compare<op_gt>},
-    Entry{"gt", test_compare<op_gt>},
-    Entry{"in", test_in},
-    Entry{"integer", test_type<std::int64_t>},
-    Entry{"iterable", test_sequence},
-    Entry{"le", test_compare<op_le>},
-    Entry{"lessthan", test_compare<op_lt>},
-    Entry{"lower", test_case<is_lower>},
-    Entry{"lt", test_compare<op_lt>},
-    Entry{"mapping", test_type<const Dict*>},
-    Entry{"ne", test_compare<op_ne>},
-    Entry{"none", test_type<None>},
-    Entry{"number", test_number},
-    Entry{"odd", test_parity<1>},
-    Entry{"sameas", test_same},
-    Entry{"sequence", test_sequence},
-    Entry{"string", test_type<const Text*>},
-    Entry{"test", test_test},
-    Entry{"true", test_bool<true>},
-    Entry{"undefined", test_type<Undefined>},
-    Entry{"upper", test_case<is_upper>},
+constexpr Named<TestFunction> tests[] = {
+    {"boolean", test_type<bool>},
+    {"callable", test_callable},
+    {"defined", test_defined},
+    {"divisibleby", test_divisible},
+    {"eq", test_compare<op_eq>},
+    {"equalto", test_compare<op_eq>},
+    {"escaped", test_escaped},
+    {"even", test_parity<0>},
+    {"false", test_bool<false>},
+    {"filter", test_filter},
+    {"float", test_type<double>},
+    {"ge", test_compare<op_ge>},
+    {"greaterthan", test_compare<op_gt>},
+    {"gt", test_compare<op_gt>},
+    {"in", test_in},
+    {"integer", test_type<std::int64_t>},
+    {"iterable", test_sequence},
+    {"le", test_compare<op_le>},
+    {"lessthan", test_compare<op_lt>},
+    {"lower", test_case<is_lower>},
+    {"lt", test_compare<op_lt>},
+    {"mapping", test_type<const Dict*>},
+    {"ne", test_compare<op_ne>},
+    {"none", test_type<None>},
+    {"number", test_number},
+    {"odd", test_parity<1>},
+    {"sameas", test_same},
+    {"sequence", test_sequence},
+    {"string", test_type<const Text*>},
+    {"test", test_test},
+    {"true", test_bool<true>},
+    {"undefined", test_type<Undefined>},
+    {"upper", test_case<is_upper>},
 };
 
 }  // namespace
 
 TestFunction find_test(std::string_view name) {
-    for (const Entry& entry : entries) {
-        if (entry.name == name) return entry.function;
-    }
-    return nullptr;
+    return find_named(tests, name);
 }
 
 bool apply_test(Evaluator& evaluator, std::string_view name, const Value& input,
