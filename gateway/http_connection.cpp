@@ -11,6 +11,7 @@
 #include "gateway/admission.hpp"
 #include "gateway/assets.hpp"
 #include "gateway/http_exchange.hpp"
+#include "gateway/json_document.hpp"
 #include "gateway/operations.hpp"
 #include "gateway/routes.hpp"
 #include "gateway/signal.hpp"
@@ -158,6 +159,8 @@ class HttpConnection final : public Connection,
         const Request& request = parser_->get();
         if (request.target().size() > context_.settings.target_bytes_max)
             return refusal(414, "invalid_request", "the request line is longer than 8 KiB");
+        if (!is_utf8(as_view(request.target())))
+            return refusal(400, "invalid_request", "the address is not UTF-8");
         if (request.version() != 11 && request.version() != 10)
             return refusal(505, "invalid_request", "this server speaks HTTP/1.1");
         if (const auto coding = request[http::field::content_encoding];

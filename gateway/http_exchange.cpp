@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gateway/http_exchange_call.hpp"
+#include "gateway/json_document.hpp"
 #include "gateway/wire_errors.hpp"
 #include "runtime/base/assert.hpp"
 
@@ -85,7 +86,10 @@ class HttpExchange::Impl {
     void start(HttpRoute route, std::string_view body, std::string_view id,
                std::string_view query) {
         TROUPE_ASSERT(call_ == nullptr, "an exchange is started once");
-        if (body.size() > context_.served.limits.body_bytes_max) {
+        if (!is_utf8(id) || !is_utf8(query)) {  // errors quote them
+            call_ = make_reply_call(
+                error_reply(invalid_parameter("path", "The address is not UTF-8.")));
+        } else if (body.size() > context_.served.limits.body_bytes_max) {
             call_ = make_reply_call(error_reply(
                 {.status = 413,
                  .code = "message_too_large",

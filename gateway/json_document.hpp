@@ -27,6 +27,11 @@ using WireResult = boost::system::result<T, actors::RequestError>;
 // The same for something that is understood but not offered.
 [[nodiscard]] actors::RequestError unsupported(std::string_view param, std::string message);
 
+// Whether it may stand in JSON.
+[[nodiscard]] inline bool is_utf8(std::string_view text) {
+    return simdjson::validate_utf8(text);
+}
+
 // Parses `text` and calls `read` with its root; the tree lives only inside the call. Refused with
 // 400 invalid_json: malformed text, invalid UTF-8, lone surrogates, numbers out of range, arrays
 // and objects nested deeper than `depth_max`.

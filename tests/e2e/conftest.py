@@ -8,6 +8,11 @@ import pytest
 from serving import MODEL, ROOT, STORIES, TROUPE, Server
 
 
+def pytest_addoption(parser):
+    parser.addoption("--operations", type=int, default=10_000,
+                     help="how many operations test_abuse.py does")
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes a minute or more")
     config.addinivalue_line("markers", "default_model: needs its words, or a context like its")

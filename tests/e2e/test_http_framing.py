@@ -141,6 +141,13 @@ def test_a_line_folded_the_old_way_is_one_line_or_refused(toy):
     assert statuses(got) in ([200, 200], [400])
 
 
+def test_an_address_that_is_not_utf_8_is_refused_in_utf_8(toy):
+    for target in (b"/v1/responses/\xff", b"/v1/responses/%ff", b"/v1/models/%e2%82"):
+        got = exchange(toy, request(b"Connection: close", method=b"GET", target=target))
+        assert statuses(got) == [400]
+        json.loads(got.decode().split("\r\n\r\n", 1)[1])
+
+
 def test_headers_have_a_limit_and_so_has_their_number(toy):
     assert statuses(exchange(toy, request(b"X: " + b"y" * 17_000, length(), body=BODY))) == [431]
     many = request(*[b"X: y"] * 5000, length(), body=BODY)
