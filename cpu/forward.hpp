@@ -1,7 +1,8 @@
-// The forward pass of a llama model over one step's rows: decode rows and slices of prompts go
-// through the matrix products together, and each row's result depends on that row alone. Owns the
+// The forward pass of a model over one step's rows: decode rows and slices of prompts go through
+// the matrix products together, and each row's result depends on that row alone. Owns the
 // activations, all memory of a step; called by the executor's thread, which shares the work with
-// the compute threads.
+// the compute threads. In which order a block's operations run is the graphs' (cpu/graph.hpp),
+// which call them through BlockPass.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "cpu/kernels/rope.hpp"
 #include "cpu/kv_pool.hpp"
 #include "cpu/packed_model.hpp"
+#include "cpu/rope_scaling.hpp"
 #include "cpu/row_batch.hpp"
 #include "cpu/work_grid.hpp"
 #include "model/attention_window.hpp"
@@ -35,6 +37,12 @@ struct Tap {
     std::size_t stride = 0;
 };
 using TapFunction = std::function<void(const Tap&)>;
+
+class BlockPass;
+using BlockFunction = void (*)(BlockPass& block);
+
+// What the gate's values go through.
+enum class Gate : std::uint8_t { silu, gelu };
 
 class Forward {
  public:
@@ -62,6 +70,9 @@ class Forward {
     void set_tap(TapFunction tap) { tap_ = std::move(tap); }
 
  private:
+    friend class BlockPass;
+    using BlockFunction = void (*)(BlockPass& block);
+
     // The rows of one run that a piece of attention covers; all heads, or some of them.
     struct AttentionItem {
         std::uint32_t run = 0;
@@ -71,6 +82,11 @@ class Forward {
     struct HeadRange {
         std::uint32_t begin = 0;
         std::uint32_t end = 0;
+    };
+    // One of the experts that a row asks, and its share in the sum.
+    struct Choice {
+        std::uint32_t expert = 0;
+        float share = 0;
     };
     // A worker's own memory.
     struct Scratch {
@@ -83,24 +99,45 @@ class Forward {
             ComputeThreads& threads, const Limits& limits);
     [[nodiscard]] Result<> allocate();
 
+    // The angles of layers with the same kind of positions.
+    struct Rope {
+        RopeAngles angles;
+        RopeTable table;          // of the first positions
+        FloatBuffer far_angles;   // [rows][pairs][cos, sin] of positions beyond the table
+        FloatBuffer sink_angles;  // likewise, where the rows' queries look at sinks
+    };
+    [[nodiscard]] static Rope make_rope(RopeAngles angles, const Limits& limits);
+
     void embed(const RowBatch& batch);
-    void attention_block(std::uint32_t layer, const RowBatch& batch);
-    void ffn_block(std::uint32_t layer, std::uint32_t rows);
 
     void plan_attention(const RowBatch& batch);
-    void normalise(std::span<const float> weight, const PackedMatrix& consumer, std::uint32_t rows);
-    void normalise_row(const float* x, std::span<const float> weight, const PackedMatrix& consumer,
+    void normalise(std::span<const float> weight, std::span<const PackedMatrix> consumers,
+                   std::uint32_t rows);
+    void normalise_row(const float* x, std::span<const float> weight,
+                       std::span<const PackedMatrix> consumers, const Activations& out,
                        std::uint32_t row);
+    void take_input(std::span<const PackedMatrix> consumers, std::uint32_t rows);
+    void add_to_rows(const FloatBuffer& rows, std::span<const float> bias, std::uint32_t count);
+    void norm_heads(std::span<const float> q_norm, std::span<const float> k_norm,
+                    std::uint32_t rows);
+    void add_normed(const PackedMatrix& w, const Activations& in, std::span<const float> norm,
+                    std::uint32_t rows);
     void multiply(const PackedMatrix& w, const Activations& in, std::uint32_t rows, float* out,
                   std::size_t out_stride, Accumulate mode);
     void prepare_angles(const RowBatch& batch);
-    void rotate_row(std::uint32_t row, std::uint32_t position);
+    void rotate_row(const Rope& rope, std::uint32_t row, std::uint32_t position);
+    [[nodiscard]] const Rope* rope_of(std::uint32_t layer) const;
+    [[nodiscard]] model::AttentionWindow window_of(std::uint32_t layer) const;
     void rotate_and_store(std::uint32_t layer, const RowBatch& batch);
     void attend(std::uint32_t layer, const RowBatch& batch);
-    void attend_piece(const KvPages& kv, const RowBatch& batch, const AttentionItem& item,
+    void attend_piece(std::uint32_t layer, const RowBatch& batch, const AttentionItem& item,
                       HeadRange heads, bool quantise, float* scratch);
-    void gate_up(const PackedLayer& layer, std::uint32_t rows);
-    void gate_up_piece(const PackedLayer& layer, const ProductPiece& piece, const Scratch& scratch);
+    void gate_up(const PackedExpert& w, const Activations& in, Gate gate, std::uint32_t rows);
+    void gate_up_piece(const PackedExpert& w, const Activations& in, Gate gate,
+                       const ProductPiece& piece, const Scratch& scratch);
+    void add_experts(const PackedLayer& layer, Gate gate, std::uint32_t rows);
+    void choose_experts(std::uint32_t rows);
+    void add_expert(const PackedLayer& layer, std::uint32_t expert, Gate gate);
     [[nodiscard]] KvPages kv_pages(std::uint32_t layer) const;
     void product(const PackedMatrix& w, const Activations& in, const MatmulPart& part) const;
     void tap(std::string_view name, std::uint32_t layer, const float* values, std::size_t rows,
@@ -113,9 +150,8 @@ class Forward {
     KvPool& kv_;
     ComputeThreads& threads_;
     const Limits limits_;
-    const std::vector<double> rope_frequencies_;
-    const RopeTable rope_;  // of the positions that the model was trained for
-    const float attention_scale_;
+    const BlockFunction block_;
+    std::vector<Rope> ropes_;  // of layers with Rope::usual, and, if there are any, Rope::local
 
     FloatBuffer x_;                 // [rows][width], the residual stream
     Activations normed_;            // [rows][width]
@@ -124,9 +160,16 @@ class Forward {
     Activations ffn_;               // [rows][feed forward length]
     std::vector<Scratch> scratch_;  // [workers]
 
-    // Where there is a window:
-    FloatBuffer far_angles_;    // [rows][pairs][cos, sin] of positions beyond rope_
     FloatBuffer sink_queries_;  // [rows][heads * head length], rotated to look at the sinks
+    FloatBuffer branch_;        // [rows][width]: a branch that is normed before it is added
+
+    // Where there are experts:
+    Activations gathered_;                    // [rows][width]: an expert's input
+    FloatBuffer router_scores_;               // [rows][experts]
+    FloatBuffer mixed_;                       // [rows][width]: the sum over a row's experts
+    std::vector<Choice> choices_;             // [rows][experts used], best first
+    std::vector<std::uint32_t> expert_rows_;  // those that ask the expert at hand ...
+    std::vector<float> expert_shares_;        // ... and its share in each
 
     std::vector<AttentionItem> items_;
     std::vector<HeadRange> head_ranges_;  // those that this step's attention is cut into

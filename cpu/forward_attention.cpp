@@ -1,5 +1,6 @@
 // The attention stages of the forward pass: rotate, store into pages, attend, quantise.
 #include <algorithm>
+#include <utility>
 
 #include "cpu/forward.hpp"
 #include "runtime/base/assert.hpp"
@@ -10,6 +11,7 @@ namespace {
 constexpr std::uint32_t kStoreRowsPerPiece = 4;
 constexpr std::uint32_t kAttentionRowsPerPiece = 16;
 constexpr std::uint32_t kPiecesPerWorker = 4;
+constexpr std::uint32_t kTablePositionsMax = 1U << 15;  // more would take long at start
 
 }  // namespace
 
@@ -52,37 +54,93 @@ void Forward::plan_attention(const RowBatch& batch) {
     }
 }
 
-// The same cosines and sines as in the table, for rows that stand beyond it.
+Forward::Rope Forward::make_rope(RopeAngles angles, const Limits& limits) {
+    const std::uint32_t positions = std::min(limits.context_length, kTablePositionsMax);
+    RopeTable table(angles.frequencies, positions, angles.magnitude);
+    return {std::move(angles), std::move(table), {}, {}};
+}
+
+// The same cosines and sines as in the tables, for rows that stand beyond them.
 void Forward::prepare_angles(const RowBatch& batch) {
-    for (std::uint32_t row = 0; row < batch.rows(); ++row) {
-        if (batch.positions[row] < rope_.positions()) continue;
-        RopeTable::compute(rope_frequencies_, batch.positions[row], far_angles_.row(row));
+    for (const Rope& rope : ropes_) {
+        const auto compute = [&](std::uint32_t position, float* out) {
+            if (position < rope.table.positions()) return;
+            RopeTable::compute(rope.angles.frequencies, rope.angles.magnitude, position, out);
+        };
+        if (rope.far_angles.stride == 0) continue;
+        for (std::uint32_t row = 0; row < batch.rows(); ++row) {
+            const std::uint32_t position = batch.positions[row];
+            compute(position, rope.far_angles.row(row));
+            compute(limits_.window.position_for_sinks(position), rope.sink_angles.row(row));
+        }
     }
 }
 
-// Queries and keys lie next to each other: one call rotates the heads of both.
-void Forward::rotate_row(std::uint32_t row, std::uint32_t position) {
-    const model::AttentionWindow& window = limits_.window;
-    float* const q = qkv_.row(row);
-    if (window.sinks > 0) {
-        float* const sink_q = sink_queries_.row(row);
-        std::copy_n(q, hp_.query_length(), sink_q);
-        kernels_.rope(sink_q, hp_.head_count, hp_.head_length,
-                      rope_.angles(window.position_for_sinks(position)), rope_.pairs());
+const Forward::Rope* Forward::rope_of(std::uint32_t layer) const {
+    switch (hp_.layers[layer].rope) {
+        case model::LayerAttention::Rope::usual:
+            return &ropes_.front();
+        case model::LayerAttention::Rope::local:
+            return &ropes_.back();
+        case model::LayerAttention::Rope::none:
+            return nullptr;
     }
-    const bool far = position >= rope_.positions();
+    return nullptr;
+}
+
+// Layers with a window of their own have no sinks: what those are for, they were trained without.
+model::AttentionWindow Forward::window_of(std::uint32_t layer) const {
+    const std::uint32_t own = hp_.layers[layer].window;
+    if (own == 0 || (limits_.window.bounded() && limits_.window.tokens <= own))
+        return limits_.window;
+    return {own, 0};
+}
+
+void Forward::norm_heads(std::span<const float> q_norm, std::span<const float> k_norm,
+                         std::uint32_t rows) {
+    const auto norm = [&](float* x, std::uint32_t length, std::span<const float> weight) {
+        for (std::size_t at = 0; at < length; at += weight.size()) {
+            kernels_.rms_norm(x + at, weight.data(), weight.size(), hp_.rms_epsilon, x + at);
+        }
+    };
+    for_each_range(threads_, rows, kStoreRowsPerPiece,
+                   [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
+                       for (std::uint32_t row = begin; row < end; ++row) {
+                           float* const q = qkv_.row(row);
+                           norm(q, hp_.query_length(), q_norm);
+                           norm(q + hp_.query_length(), hp_.kv_length(), k_norm);
+                       }
+                   });
+}
+
+// Queries and keys lie next to each other: one call rotates the heads of both.
+void Forward::rotate_row(const Rope& rope, std::uint32_t row, std::uint32_t position) {
+    const RopeTable& table = rope.table;
+    const auto angles = [&](std::uint32_t at, const FloatBuffer& beyond) {
+        return at < table.positions() ? table.angles(at) : beyond.row(row);
+    };
+    float* const q = qkv_.row(row);
+    if (limits_.window.sinks > 0) {
+        kernels_.rope(sink_queries_.row(row), hp_.head_count, hp_.head_length,
+                      angles(limits_.window.position_for_sinks(position), rope.sink_angles),
+                      table.pairs());
+    }
     kernels_.rope(q, hp_.head_count + hp_.head_count_kv, hp_.head_length,
-                  far ? far_angles_.row(row) : rope_.angles(position), rope_.pairs());
+                  angles(position, rope.far_angles), table.pairs());
 }
 
 void Forward::rotate_and_store(std::uint32_t layer, const RowBatch& batch) {
     const KvPages kv = kv_pages(layer);
+    const Rope* const rope = rope_of(layer);
     for_each_range(threads_, batch.rows(), kStoreRowsPerPiece,
                    [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
                        for (std::uint32_t row = begin; row < end; ++row) {
                            const std::uint32_t position = batch.positions[row];
                            const float* const k = qkv_.row(row) + hp_.query_length();
-                           rotate_row(row, position);
+                           if (limits_.window.sinks > 0)
+                               std::copy_n(qkv_.row(row), hp_.query_length(),
+                                           sink_queries_.row(row));
+                           if (rope != nullptr) rotate_row(*rope, row, position);
                            kernels_.store_kv(kv, batch.pages[row], position % model::kPageTokens, k,
                                              k + hp_.kv_length());
                        }
@@ -90,15 +148,14 @@ void Forward::rotate_and_store(std::uint32_t layer, const RowBatch& batch) {
 }
 
 void Forward::attend(std::uint32_t layer, const RowBatch& batch) {
-    const KvPages kv = kv_pages(layer);
     const auto items = static_cast<std::uint32_t>(items_.size());
     const auto ranges = static_cast<std::uint32_t>(head_ranges_.size());
-    const bool quantised = model_.layers()[layer].attention_output.format != PanelFormat::f32;
+    const bool quantised = !is_float(model_.layers()[layer].attention_output.format);
     // A head that is whole blocks is quantised by who computed it.
     const bool by_head = quantised && hp_.head_length % block_columns == 0;
     threads_.run(items * ranges, [&](std::uint32_t piece, std::uint32_t worker) {
         // Backwards: the last rows of a prompt see most, and long pieces should not come last.
-        attend_piece(kv, batch, items_[items - 1 - piece % items], head_ranges_[piece / items],
+        attend_piece(layer, batch, items_[items - 1 - piece % items], head_ranges_[piece / items],
                      by_head, scratch_[worker].attention.data());
     });
     if (!quantised || by_head) return;
@@ -110,17 +167,18 @@ void Forward::attend(std::uint32_t layer, const RowBatch& batch) {
                    });
 }
 
-void Forward::attend_piece(const KvPages& kv, const RowBatch& batch, const AttentionItem& item,
+void Forward::attend_piece(std::uint32_t layer, const RowBatch& batch, const AttentionItem& item,
                            HeadRange heads, bool quantise, float* scratch) {
+    const model::AttentionWindow window = window_of(layer);
     const RowRun& run = batch.runs[item.run];
     const std::uint32_t row_begin = run.row_begin + item.first;
     AttentionPart part;
-    part.kv = kv;
+    part.kv = kv_pages(layer);
     part.pages = run.pages;
     part.position = run.position + item.first;
     part.rows = item.rows;
-    part.window = limits_.window.tokens;
-    part.sinks = limits_.window.sinks;
+    part.window = window.tokens;
+    part.sinks = window.sinks;
     part.q = qkv_.row(row_begin);
     part.q_stride = qkv_.stride;
     if (part.sinks > 0) {
@@ -132,7 +190,8 @@ void Forward::attend_piece(const KvPages& kv, const RowBatch& batch, const Atten
     part.heads = hp_.head_count;
     part.head_begin = heads.begin;
     part.head_end = heads.end;
-    part.scale = attention_scale_;
+    part.scale = hp_.attention_scale;
+    part.softcap = hp_.attention_softcap;
     part.scratch = scratch;
     kernels_.attention(part);
     if (!quantise) return;

@@ -164,8 +164,14 @@ Result<DeviceModel> upload_model(const model::GgufFile& file) {
     Result<model::Hyperparameters> hp = model::read_hyperparameters(file);
     if (!hp) return hp.error();
     if (Result<> heads = check_heads(*hp); !heads) return heads.error();
-    Result<model::LlamaWeights> weights = model::read_llama_weights(file, *hp);
+    Result<model::ModelWeights> weights = model::read_weights(file, *hp);
     if (!weights) return weights.error();
+    if (!is_plain_llama(*hp) || !weights->is_plain()) {
+        return Error{ErrorKind::unsupported,
+                     fmt::format("the CUDA backend has no kernels for what architecture \"{}\" "
+                                 "adds to Llama's; use --backend cpu",
+                                 hp->architecture)};
+    }
     device.hp = std::move(*hp);
     device.digest = digest_of(file);
     const auto upload = [&](std::initializer_list<const Matrix*> parts) {
@@ -174,7 +180,7 @@ Result<DeviceModel> upload_model(const model::GgufFile& file) {
         return buffer;
     };
     device.token_embd = upload({&weights->token_embd});
-    for (const model::LlamaLayer& from : weights->layers) {
+    for (const model::LayerWeights& from : weights->layers) {
         DeviceLayer& to = device.layers.emplace_back();
         to.attention_norm = upload_norm(from.attn_norm);
         to.qkv = upload({&from.attn_q, &from.attn_k, &from.attn_v});

@@ -2,77 +2,17 @@
 #include "model/hyperparameters.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
 
+#include "model/architecture.hpp"
+#include "model/key_reader.hpp"
+#include "model/math.hpp"
 #include "runtime/base/log.hpp"
 
 namespace troupe::model {
 namespace {
-
-constexpr std::array<std::string_view, 1> kArchitectures{"llama"};
-
-// Reads keys under "<architecture>." and keeps the first error, so that the caller reads as a list.
-class KeyReader {
- public:
-    KeyReader(const GgufFile& file, std::string_view architecture)
-        : file_(file), architecture_(architecture) {}
-
-    std::optional<std::uint32_t> find_u32(std::string_view name) {
-        return take(file_.find_u32(key(name)));
-    }
-    std::optional<float> find_f32(std::string_view name) { return take(file_.find_f32(key(name))); }
-    std::optional<std::string_view> find_string(std::string_view name) {
-        return take(file_.find_string(key(name)));
-    }
-
-    // In [1, max]; `fallback` 0 makes the key required.
-    std::uint32_t count(std::string_view name, std::uint32_t max, std::uint32_t fallback = 0) {
-        const auto found = find_u32(name);
-        if (!found && fallback == 0) fail(fmt::format("metadata \"{}\" is missing", key(name)));
-        const std::uint32_t value = found.value_or(fallback);
-        if (value < 1 || value > max) {
-            fail(fmt::format("metadata \"{}\" is {}, expected 1 to {}", key(name), value, max));
-        }
-        return value;
-    }
-
-    // A positive finite number; `fallback` 0 makes the key required.
-    float positive(std::string_view name, float fallback = 0) {
-        const auto found = find_f32(name);
-        if (!found && fallback == 0) fail(fmt::format("metadata \"{}\" is missing", key(name)));
-        const float value = found.value_or(fallback);
-        if (!(value > 0) || !std::isfinite(value)) {
-            fail(fmt::format("metadata \"{}\" is {}, expected a positive finite number", key(name),
-                             value));
-        }
-        return value;
-    }
-
-    void fail(std::string message, ErrorKind kind = ErrorKind::invalid_input) {
-        if (!error_) error_ = Error{kind, std::move(message)};
-    }
-    [[nodiscard]] std::string key(std::string_view name) const {
-        return fmt::format("{}.{}", architecture_, name);
-    }
-    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
-
- private:
-    template <class T>
-    std::optional<T> take(const Result<std::optional<T>>& found) {
-        if (found) return *found;
-        if (!error_) error_ = found.error();
-        return std::nullopt;
-    }
-
-    const GgufFile& file_;
-    std::string_view architecture_;
-    std::optional<Error> error_;
-};
 
 void read_heads(KeyReader& keys, Hyperparameters& out) {
     out.head_count = keys.count("attention.head_count", kHeadsMax);
@@ -107,6 +47,34 @@ void read_heads(KeyReader& keys, Hyperparameters& out) {
     }
 }
 
+// YaRN's magnitude is 0.1 ln(factor) + 1 (Peng et al., "YaRN", 2023, section 3.4); for factors by
+// frequency the file states it.
+void read_rope_scale(KeyReader& keys, Hyperparameters& out) {
+    RopeScale& scale = out.rope_scale;
+    const std::string_view type = keys.find_string("rope.scaling.type").value_or("none");
+    const float older = keys.find_f32("rope.scale_linear").value_or(1.0F);
+    if (type == "linear" || (type == "none" && older != 1.0F)) {
+        scale.kind = RopeScaling::linear;
+        scale.factor = keys.positive("rope.scaling.factor", older);
+    } else if (type == "yarn") {
+        scale.kind = RopeScaling::yarn;
+        scale.factor = keys.positive("rope.scaling.factor");
+        scale.original_context = keys.count("rope.scaling.original_context_length",
+                                            kContextLengthMax, out.context_length);
+        scale.magnitude = keys.positive("rope.scaling.attn_factor", 1.0F) *
+                          (1.0F + 0.1F * math::log(std::max(scale.factor, 1.0F)));
+        scale.beta_fast = keys.positive("rope.scaling.yarn_beta_fast", scale.beta_fast);
+        scale.beta_slow = keys.positive("rope.scaling.yarn_beta_slow", scale.beta_slow);
+    } else if (type == "longrope") {
+        scale.kind = RopeScaling::long_factors;
+    } else if (type != "none") {
+        keys.fail(fmt::format("rope scaling \"{}\" is not supported (metadata \"{}\"); \"none\", "
+                              "\"linear\", \"yarn\" and \"longrope\" are",
+                              log::escaped(type), keys.key("rope.scaling.type")),
+                  ErrorKind::unsupported);
+    }
+}
+
 void read_rope(KeyReader& keys, Hyperparameters& out) {
     out.rope_freq_base = keys.positive("rope.freq_base", 10'000.0F);
     out.rope_dimension_count = keys.count("rope.dimension_count", out.head_length, out.head_length);
@@ -114,15 +82,7 @@ void read_rope(KeyReader& keys, Hyperparameters& out) {
         keys.fail(fmt::format("metadata \"{}\" is {}, expected an even number",
                               keys.key("rope.dimension_count"), out.rope_dimension_count));
     }
-    const std::string_view scaling = keys.find_string("rope.scaling.type").value_or("none");
-    const float linear = keys.find_f32("rope.scale_linear").value_or(1.0F);  // its older spelling
-    if (scaling != "none" || linear != 1.0F) {
-        keys.fail(fmt::format("rope scaling \"{}\" is not supported (metadata \"{}\"); \"none\" is",
-                              scaling == "none" ? "linear" : log::escaped(scaling),
-                              scaling == "none" ? keys.key("rope.scale_linear")
-                                                : keys.key("rope.scaling.type")),
-                  ErrorKind::unsupported);
-    }
+    read_rope_scale(keys, out);
 }
 
 // The number of tokens is what the tokenizer holds; a key that says otherwise is a damaged file.
@@ -141,21 +101,21 @@ void read_vocabulary_size(KeyReader& keys, const GgufFile& file, Hyperparameters
 }  // namespace
 
 Result<Hyperparameters> read_hyperparameters(const GgufFile& file) {
-    const auto architecture = file.get_string("general.architecture");
-    if (!architecture) return architecture.error();
-    if (std::find(kArchitectures.begin(), kArchitectures.end(), *architecture) ==
-        kArchitectures.end()) {
+    const auto name = file.get_string("general.architecture");
+    if (!name) return name.error();
+    const Architecture* architecture = find_architecture(*name);
+    if (architecture == nullptr) {
         return Error{ErrorKind::unsupported,
                      fmt::format("architecture \"{}\" is not supported; these are: {}",
-                                 log::escaped(*architecture), fmt::join(kArchitectures, ", "))};
+                                 log::escaped(*name), known_architectures())};
     }
-    const auto name = file.find_string("general.name");
-    if (!name) return name.error();
+    const auto title = file.find_string("general.name");
+    if (!title) return title.error();
 
     Hyperparameters out;
-    out.architecture = *architecture;
-    out.name = name->value_or("");
-    KeyReader keys{file, *architecture};
+    out.architecture = *name;
+    out.name = title->value_or("");
+    KeyReader keys{file, *name};
     out.block_count = keys.count("block_count", kLayersMax);
     out.context_length = keys.count("context_length", kContextLengthMax);
     out.embedding_length = keys.count("embedding_length", kWidthMax);
@@ -165,13 +125,22 @@ Result<Hyperparameters> read_hyperparameters(const GgufFile& file) {
     // Each of the others needs what was read before it.
     if (!keys.error()) read_rope(keys, out);
     if (!keys.error()) read_vocabulary_size(keys, file, out);
-    if (keys.find_u32("expert_count").value_or(0) != 0) {
-        keys.fail(fmt::format("mixture of experts is not supported (metadata \"{}\")",
-                              keys.key("expert_count")),
-                  ErrorKind::unsupported);
+    if (!keys.error()) {
+        out.layers.resize(out.block_count);
+        out.attention_scale =
+            keys.positive("attention.scale", 1.0F / std::sqrt(static_cast<float>(out.head_length)));
+        architecture->read_keys(keys, out);
     }
     if (keys.error()) return *keys.error();
     return out;
+}
+
+bool is_plain_llama(const Hyperparameters& h) {
+    return h.graph == BlockGraph::llama && h.rope_order == RopeOrder::pairs &&
+           h.rope_scale.kind == RopeScaling::none && !h.has_fused_matrices &&
+           std::all_of(h.layers.begin(), h.layers.end(), [](const LayerAttention& layer) {
+               return layer.rope == LayerAttention::Rope::usual && layer.window == 0;
+           });
 }
 
 }  // namespace troupe::model

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "model/half.hpp"
+#include "model/superblocks.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::model {
@@ -22,20 +23,20 @@ constexpr std::array kTypes{
     TensorTypeInfo{q5_1, "Q5_1", 32, 24, true},
     TensorTypeInfo{q8_0, "Q8_0", 32, 34, true},
     TensorTypeInfo{q8_1, "Q8_1", 32, 36},
-    TensorTypeInfo{q2_k, "Q2_K", 256, 84},
-    TensorTypeInfo{q3_k, "Q3_K", 256, 110},
-    TensorTypeInfo{q4_k, "Q4_K", 256, 144},
-    TensorTypeInfo{q5_k, "Q5_K", 256, 176},
-    TensorTypeInfo{q6_k, "Q6_K", 256, 210},
+    TensorTypeInfo{q2_k, "Q2_K", 256, 84, true},
+    TensorTypeInfo{q3_k, "Q3_K", 256, 110, true},
+    TensorTypeInfo{q4_k, "Q4_K", 256, 144, true},
+    TensorTypeInfo{q5_k, "Q5_K", 256, 176, true},
+    TensorTypeInfo{q6_k, "Q6_K", 256, 210, true},
     TensorTypeInfo{q8_k, "Q8_K", 256, 292},
     TensorTypeInfo{iq2_xxs, "IQ2_XXS", 256, 66},
     TensorTypeInfo{iq2_xs, "IQ2_XS", 256, 74},
     TensorTypeInfo{iq3_xxs, "IQ3_XXS", 256, 98},
     TensorTypeInfo{iq1_s, "IQ1_S", 256, 50},
-    TensorTypeInfo{iq4_nl, "IQ4_NL", 32, 18},
+    TensorTypeInfo{iq4_nl, "IQ4_NL", 32, 18, true},
     TensorTypeInfo{iq3_s, "IQ3_S", 256, 110},
     TensorTypeInfo{iq2_s, "IQ2_S", 256, 82},
-    TensorTypeInfo{iq4_xs, "IQ4_XS", 256, 136},
+    TensorTypeInfo{iq4_xs, "IQ4_XS", 256, 136, true},
     TensorTypeInfo{i8, "I8", 1, 1},
     TensorTypeInfo{i16, "I16", 1, 2},
     TensorTypeInfo{i32, "I32", 1, 4},
@@ -45,13 +46,13 @@ constexpr std::array kTypes{
     TensorTypeInfo{bf16, "BF16", 1, 2, true},
     TensorTypeInfo{tq1_0, "TQ1_0", 256, 54},
     TensorTypeInfo{tq2_0, "TQ2_0", 256, 66},
-    TensorTypeInfo{mxfp4, "MXFP4", 32, 17},
+    TensorTypeInfo{mxfp4, "MXFP4", 32, 17, true},
     TensorTypeInfo{nvfp4, "NVFP4", 64, 36},
     TensorTypeInfo{q1_0, "Q1_0", 128, 18},
     TensorTypeInfo{q2_0, "Q2_0", 64, 18},
 };
 
-constexpr std::size_t kBlock = 32;  // elements a block in all of the types below
+constexpr std::size_t kBlock = 32;  // elements a block where there are no superblocks
 
 std::uint16_t load_u16(const std::byte* at) {
     std::uint16_t value;
@@ -111,11 +112,41 @@ void dequantise_q8_0(const std::byte* block, float* out) {  // half d, 32 int8
     }
 }
 
+void dequantise_iq4_nl(const std::byte* block, float* out) {  // half d, 16 bytes
+    const float d = load_half(block);
+    for (std::size_t j = 0; j < kBlock; ++j) {
+        const auto q = static_cast<std::size_t>(nibble(block + 2, j));
+        out[j] = d * static_cast<float>(kIq4Values[q]);
+    }
+}
+
+void dequantise_mxfp4(const std::byte* block, float* out) {  // exponent byte, 16 bytes
+    const float half_scale = mxfp4_half_scale(std::to_integer<std::uint8_t>(block[0]));
+    for (std::size_t j = 0; j < kBlock; ++j) {
+        const auto q = static_cast<std::size_t>(nibble(block + 1, j));
+        out[j] = half_scale * static_cast<float>(kMxfp4Values[q]);
+    }
+}
+
+// The products with scales are exact in float32, so only the last operation rounds.
+template <Superblock (*Read)(const std::byte*)>
+void dequantise_superblock(const std::byte* block, float* out) {
+    const Superblock super = Read(block);
+    const float d = half_to_float(super.d);
+    const float minimum = half_to_float(super.minimum);
+    for (std::size_t j = 0; j < kSuperblock; ++j) {
+        const std::size_t group = j / super.group;
+        const float scale = d * static_cast<float>(super.scales[group]);
+        out[j] = scale * static_cast<float>(super.quants[j]) -
+                 minimum * static_cast<float>(super.minima[group]);
+    }
+}
+
 template <class DequantiseBlock>
-void each_block(const std::byte* blocks, std::uint32_t block_bytes, std::span<float> out,
+void each_block(const std::byte* blocks, const TensorTypeInfo& info, std::span<float> out,
                 DequantiseBlock dequantise_block) {
-    for (std::size_t i = 0; i < out.size() / kBlock; ++i) {
-        dequantise_block(blocks + i * block_bytes, out.data() + i * kBlock);
+    for (std::size_t i = 0; i < out.size() / info.block_size; ++i) {
+        dequantise_block(blocks + i * info.block_bytes, out.data() + i * info.block_size);
     }
 }
 
@@ -168,15 +199,31 @@ void dequantise(TensorType type, std::span<const std::byte> blocks, std::span<fl
             }
             return;
         case q4_0:
-            return each_block(in, info.block_bytes, out, dequantise_q4_0);
+            return each_block(in, info, out, dequantise_q4_0);
         case q4_1:
-            return each_block(in, info.block_bytes, out, dequantise_q4_1);
+            return each_block(in, info, out, dequantise_q4_1);
         case q5_0:
-            return each_block(in, info.block_bytes, out, dequantise_q5_0);
+            return each_block(in, info, out, dequantise_q5_0);
         case q5_1:
-            return each_block(in, info.block_bytes, out, dequantise_q5_1);
+            return each_block(in, info, out, dequantise_q5_1);
         case q8_0:
-            return each_block(in, info.block_bytes, out, dequantise_q8_0);
+            return each_block(in, info, out, dequantise_q8_0);
+        case iq4_nl:
+            return each_block(in, info, out, dequantise_iq4_nl);
+        case mxfp4:
+            return each_block(in, info, out, dequantise_mxfp4);
+        case q2_k:
+            return each_block(in, info, out, dequantise_superblock<read_q2_k>);
+        case q3_k:
+            return each_block(in, info, out, dequantise_superblock<read_q3_k>);
+        case q4_k:
+            return each_block(in, info, out, dequantise_superblock<read_q4_k>);
+        case q5_k:
+            return each_block(in, info, out, dequantise_superblock<read_q5_k>);
+        case q6_k:
+            return each_block(in, info, out, dequantise_superblock<read_q6_k>);
+        case iq4_xs:
+            return each_block(in, info, out, dequantise_superblock<read_iq4_xs>);
         default:
             TROUPE_ASSERT(false, "the table says that this type dequantises");
     }

@@ -1,5 +1,6 @@
-// A llama model's weights as views into its GGUF file: every tensor that the forward pass needs,
-// with its shape checked against the hyperparameters. Owns no bytes; valid as long as the GgufFile.
+// A model's weights as views into its GGUF file: every tensor that the forward pass needs, with its
+// shape checked against the hyperparameters. Matrices own no bytes: they are valid as long as the
+// GgufFile; vectors, being small, are copies.
 #pragma once
 
 #include <cstddef>
@@ -14,45 +15,88 @@
 
 namespace troupe::model {
 
+// Row r of a matrix is row order(r) of the file: the identity, or, of each head's first `rotated`
+// rows, the two halves interleaved, so that what is rotated together lies together. Queries and
+// keys reordered alike have the same products.
+struct RowOrder {
+    std::uint32_t head_length = 0;  // 0: the identity
+    std::uint32_t rotated = 0;      // even
+
+    [[nodiscard]] constexpr std::uint32_t operator()(std::uint32_t row) const {
+        if (head_length == 0) return row;
+        const std::uint32_t i = row % head_length;
+        if (i >= rotated) return row;
+        return row - i + (i % 2 == 0 ? i / 2 : rotated / 2 + i / 2);
+    }
+    friend bool operator==(const RowOrder&, const RowOrder&) = default;
+};
+
+// That of a model's queries and keys.
+[[nodiscard]] RowOrder row_order(const Hyperparameters& hyperparameters);
+
 // `rows` outputs of `columns` inputs each, row-major: y[r] = sum over c of w[r][c] * x[c]. A file
 // may choose an alignment of 1, so `bytes` are for memcpy and dequantise(), never for a cast.
 struct Matrix {
     std::string_view name;
     TensorType type = TensorType::f32;
-    std::uint32_t rows = 0;
+    std::uint32_t rows = 0;  // 0: there is none
     std::uint32_t columns = 0;
     std::span<const std::byte> bytes;
+    RowOrder order;
 
     [[nodiscard]] std::size_t row_bytes() const { return bytes.size() / rows; }
     [[nodiscard]] std::span<const std::byte> row(std::size_t index) const {
-        return bytes.subspan(index * row_bytes(), row_bytes());
+        return bytes.subspan(order(static_cast<std::uint32_t>(index)) * row_bytes(), row_bytes());
     }
 };
 
-struct LlamaLayer {
-    Matrix attn_norm;    // [1][embedding_length], F32
-    Matrix attn_q;       // [query_length][embedding_length], each head's rows for adjacent pairs
-    Matrix attn_k;       // [kv_length][embedding_length], likewise
-    Matrix attn_v;       // [kv_length][embedding_length]
-    Matrix attn_output;  // [embedding_length][query_length]
-    Matrix ffn_norm;     // [1][embedding_length], F32
-    Matrix ffn_gate;     // [feed_forward_length][embedding_length]
-    Matrix ffn_up;       // [feed_forward_length][embedding_length]
-    Matrix ffn_down;     // [embedding_length][feed_forward_length]
+struct ExpertWeights {
+    Matrix gate;  // [expert_feed_forward_length][embedding_length]
+    Matrix up;    // likewise
+    Matrix down;  // [embedding_length][expert_feed_forward_length]
 };
 
-struct LlamaWeights {
+// What an architecture does not have is empty.
+struct LayerWeights {
+    Matrix attn_norm;                  // [1][embedding_length], F32, like all norms
+    Matrix attn_q;                     // [query_length][embedding_length]
+    Matrix attn_k;                     // [kv_length][embedding_length]
+    Matrix attn_v;                     // [kv_length][embedding_length]
+    std::vector<float> attn_qkv_bias;  // [query_length + 2 kv_length]
+    std::vector<float> attn_q_norm;    // [head_length], or all heads' [query_length]
+    std::vector<float> attn_k_norm;    // [head_length], or all heads' [kv_length]
+    Matrix attn_output;                // [embedding_length][query_length]
+    Matrix attn_post_norm;             // [1][embedding_length]
+    Matrix ffn_norm;                   // [1][embedding_length]
+    Matrix ffn_gate;                   // [feed_forward_length][embedding_length]
+    Matrix ffn_up;                     // [feed_forward_length][embedding_length]
+    Matrix ffn_down;                   // [embedding_length][feed_forward_length]
+    Matrix ffn_post_norm;              // [1][embedding_length]
+
+    Matrix router;                       // [expert_count][embedding_length]
+    std::vector<ExpertWeights> experts;  // instead of the three above
+};
+
+struct ModelWeights {
     Matrix token_embd;   // [vocabulary_size][embedding_length]
     Matrix output_norm;  // [1][embedding_length], F32
     Matrix output;       // [vocabulary_size][embedding_length]; token_embd where the head is tied
     bool tied_output = false;
-    std::vector<LlamaLayer> layers;  // block_count of them
+    std::vector<LayerWeights> layers;  // block_count of them
+
+    // [rope_dimension_count / 2], what frequencies are divided by; empty: by nothing. The long ones
+    // are for contexts beyond RopeScale::original_context.
+    std::vector<float> rope_factors;
+    std::vector<float> rope_factors_long;
+
+    // Whether there are matrices and norms alone.
+    [[nodiscard]] bool is_plain() const;
 };
 
-// Errors: a tensor that is missing, or has another shape or type, by name with both shapes; biases
-// and rope factors, which would change the result and are not supported. Other tensors that the
-// forward pass does not use are logged once and ignored.
-[[nodiscard]] Result<LlamaWeights> read_llama_weights(const GgufFile& file,
-                                                      const Hyperparameters& hyperparameters);
+// Errors: a tensor that is missing, or has another shape or type, by name with both shapes; biases,
+// norms and rope factors that the architecture does not have here, as leaving them out would change
+// the result. Other tensors that the forward pass does not use are logged once and ignored.
+[[nodiscard]] Result<ModelWeights> read_weights(const GgufFile& file,
+                                                const Hyperparameters& hyperparameters);
 
 }  // namespace troupe::model

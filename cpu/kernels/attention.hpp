@@ -161,6 +161,9 @@ struct Attention {
         }
         for (; p < stretch.pages; ++p)
             score_pages<Pairs, 1>(tile, stretch.page + p, q, scores + p * Pairs * page_tokens);
+        if (part.softcap > 0.0F) {
+            ElementKernels<V>::soft_cap(scores, stretch.pages * Pairs * page_tokens, part.softcap);
+        }
         mask<Pairs>(tile, stretch, scores);
     }
 

@@ -127,7 +127,8 @@ struct AttentionPart {
     std::size_t out_stride = 0;
     std::size_t heads = 0;                     // query heads, a multiple of kv_heads
     std::size_t head_begin = 0, head_end = 0;  // query heads to compute; any sub-range
-    float scale = 1.0F;                        // of the scores: 1 / sqrt(head_dim)
+    float scale = 1.0F;                        // of the scores: mostly 1 / sqrt(head_dim)
+    float softcap = 0.0F;                      // not 0: scaled scores s become cap * tanh(s / cap)
     float* scratch = nullptr;  // attention_scratch_floats(position + rows, ...), 64-aligned
 };
 
@@ -153,16 +154,18 @@ inline constexpr std::size_t attention_tile_max = 12;  // (row, head) pairs that
 struct Kernels {
     std::string_view name;  // "plain", "avx2", "avx512", "amx"
 
-    // Quantised weights (q4_0, q4_1, q8_0) times quantised rows. Over blocks b ascending, from 0:
+    // Quantised weights times quantised rows. Over blocks b ascending, from 0:
     //   isum = exact integer sum of (weight - offset) * q over the 32 columns
     //   acc  = fma(round(isum * d_weight), d_row, acc)
-    //   acc  = fma(m_weight, s_row, acc)                        q4_1 only, after the line above
-    // where the offset is 0 for q4_1, 8 for q4_0, 128 for q8_0 as packed. Then over the row's
-    // outliers x, ascending:
+    //   acc  = fma(m_weight, s_row, acc)         forms with a minimum, after the line above
+    // where the offset is quant_offset(), and d_weight = d * scale, m_weight = -(m * minimum) where
+    // the form has these (exact in float32). q6_k does the first two lines for columns 0 .. 15,
+    // then for 16 .. 31, each with its d_weight. Then over the row's outliers x, ascending:
     //   acc  = fma(round((weight - offset) * d_weight + m_weight), x, acc)
     void (*matmul_quantized)(const PackedMatrix& w, const QuantizedRows& x, const MatmulPart& part);
 
-    // Weights in f32 panels times float rows: acc = fma(w[r][k], x[t][k], acc), k ascending from 0.
+    // Weights in float panels, widened to float32, times float rows: acc = fma(w[r][k], x[t][k],
+    // acc), k ascending from 0.
     void (*matmul_float)(const PackedMatrix& w, const FloatRows& x, const MatmulPart& part);
 
     // Row `row` of `out` from out.columns floats.
@@ -182,6 +185,15 @@ struct Kernels {
     void (*silu_mul_quantize)(const float* gate, const float* up, const QuantizedRows& out,
                               std::size_t row);
 
+    // The same with gelu(gate) = gate / (1 + exp(-2 u)) for silu, where u = sqrt(2 / pi) (gate +
+    // 0.044715 gate^3).
+    void (*gelu_mul)(const float* gate, const float* up, std::size_t count, float* out);
+    void (*gelu_mul_quantize)(const float* gate, const float* up, const QuantizedRows& out,
+                              std::size_t row);
+
+    // x[k] = cap * tanh(x[k] / cap).
+    void (*soft_cap)(float* x, std::size_t count, float cap);
+
     // x[k] = x[k] + y[k].
     void (*add)(float* x, const float* y, std::size_t count);
 
@@ -199,9 +211,10 @@ struct Kernels {
                      const float* v);
 
     // softmax(q k^T * scale) v per (row, head), over floats made of what is stored (kv_layout.hpp).
-    // Scores: fma over d ascending from 0, times scale; exact maximum; p = exp(score - maximum);
-    // sum of p in 16 lanes (lane = slot) by page ascending, then the tree of rms_norm; values:
-    // fma(p, v, acc), positions ascending from 0; times 1 / sum. Sinks come before the window.
+    // Scores: fma over d ascending from 0, times scale, capped as by soft_cap; exact maximum; p =
+    // exp(score - maximum); sum of p in 16 lanes (lane = slot) by page ascending, then the tree of
+    // rms_norm; values: fma(p, v, acc), positions ascending from 0; times 1 / sum. Sinks come
+    // before the window.
     void (*attention)(const AttentionPart& part);
 
     // Index of the largest value, the lowest among equals; NaNs never win; 0 if there is nothing

@@ -91,19 +91,23 @@ struct AmxTile : VnniTile<Format> {
 #pragma GCC unroll 16
         for (std::size_t t = 0; t < tile_rows; ++t) {
             const ActivationBlock& a = x[t];
-            const std::int32_t start = Format == PanelFormat::q4_1   ? integer_bias_bits
+            const std::int32_t start = has_minimum(Format)           ? integer_bias_bits
                                        : Format == PanelFormat::q4_0 ? a.start_u4
                                                                      : a.start_u8;
             const __m512i sum =
                 _mm512_add_epi32(_mm512_load_si512(sums[t]), _mm512_set1_epi32(start));
             const __m512 product = _mm512_fmadd_ps(_mm512_castsi512_ps(sum), d, minus_bias_d);
             chains[t] = _mm512_fmadd_ps(product, _mm512_set1_ps(a.d), chains[t]);
-            if constexpr (Format == PanelFormat::q4_1) {
+            if constexpr (has_minimum(Format)) {
                 chains[t] = _mm512_fmadd_ps(m, _mm512_set1_ps(a.s), chains[t]);
             }
         }
     }
 };
+
+// Its two sums a block do not fit the pipeline above.
+template <>
+struct AmxTile<PanelFormat::q6_k> : VnniTile<PanelFormat::q6_k> {};
 
 void matmul_with_tiles(const PackedMatrix& w, const QuantizedRows& x, const MatmulPart& part) {
     if (part.row_end - part.row_begin < tile_rows) {

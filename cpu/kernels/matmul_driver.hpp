@@ -109,7 +109,15 @@ static void matmul_quantized(const PackedMatrix& w, const QuantizedRows& x,
             return MatmulDriver<Tile<PanelFormat::q4_0>, PanelFormat::q4_0>::matmul(w, x, part);
         case PanelFormat::q8_0:
             return MatmulDriver<Tile<PanelFormat::q8_0>, PanelFormat::q8_0>::matmul(w, x, part);
+        case PanelFormat::q4_k:
+            return MatmulDriver<Tile<PanelFormat::q4_k>, PanelFormat::q4_k>::matmul(w, x, part);
+        case PanelFormat::q5_k:
+            return MatmulDriver<Tile<PanelFormat::q5_k>, PanelFormat::q5_k>::matmul(w, x, part);
+        case PanelFormat::q6_k:
+            return MatmulDriver<Tile<PanelFormat::q6_k>, PanelFormat::q6_k>::matmul(w, x, part);
         case PanelFormat::f32:
+        case PanelFormat::f16:
+        case PanelFormat::bf16:
             return;
     }
 }

@@ -25,16 +25,28 @@ template <class V>
     }
 }
 
-template <class V>
-struct FloatMatmul {
+template <class V, PanelFormat Format>
+struct FloatPanels {
+    static constexpr std::size_t column_bytes = panel_block_bytes(Format);
+
+    [[gnu::always_inline]] static V load(const std::byte* column) {
+        if constexpr (Format == PanelFormat::f32) {
+            return V::load(reinterpret_cast<const float*>(column));
+        } else if constexpr (Format == PanelFormat::f16) {
+            return V::load_half(reinterpret_cast<const std::uint16_t*>(column));
+        } else {
+            return V::load_bfloat16(reinterpret_cast<const std::uint16_t*>(column));
+        }
+    }
+
     template <std::size_t Panels, std::size_t Rows>
     static void tile(const PackedMatrix& w, const FloatRows& x, std::size_t panel, std::size_t row,
                      const MatmulPart& part) {
         V acc[Panels][Rows];
-        const float* weights[Panels];
+        const std::byte* weights[Panels];
         const float* values[Rows];
         for (std::size_t p = 0; p < Panels; ++p) {
-            weights[p] = reinterpret_cast<const float*>(w.panel(panel + p));
+            weights[p] = w.panel(panel + p);
             for (std::size_t t = 0; t < Rows; ++t)
                 acc[p][t] = V::set(0.0F);
         }
@@ -43,7 +55,7 @@ struct FloatMatmul {
         for (std::size_t k = 0; k < w.columns; ++k) {
             V weight[Panels];
             for (std::size_t p = 0; p < Panels; ++p)
-                weight[p] = V::load(weights[p] + k * panel_rows);
+                weight[p] = load(weights[p] + k * column_bytes);
             for (std::size_t t = 0; t < Rows; ++t) {
                 const V value = V::set(values[t][k]);
                 for (std::size_t p = 0; p < Panels; ++p) {
@@ -79,5 +91,19 @@ struct FloatMatmul {
             rows<1>(w, x, panel, part);
     }
 };
+
+template <class V>
+void matmul_float(const PackedMatrix& w, const FloatRows& x, const MatmulPart& part) {
+    switch (w.format) {
+        case PanelFormat::f32:
+            return FloatPanels<V, PanelFormat::f32>::matmul(w, x, part);
+        case PanelFormat::f16:
+            return FloatPanels<V, PanelFormat::f16>::matmul(w, x, part);
+        case PanelFormat::bf16:
+            return FloatPanels<V, PanelFormat::bf16>::matmul(w, x, part);
+        default:
+            return;
+    }
+}
 
 }  // namespace troupe::cpu

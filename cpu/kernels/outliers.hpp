@@ -11,17 +11,44 @@
 
 namespace troupe::cpu {
 
+// What the quants of a block's columns are multiplied by, 16 rows; the columns of `half` 0 or 1
+// share it (see Kernels::matmul_quantized). Both products are exact.
+template <class V, PanelFormat Format>
+[[gnu::always_inline]] inline V block_scale(const std::byte* block, std::size_t half) {
+    const std::byte* scales = block + quant_bytes(Format);
+    const V d = V::load_half(reinterpret_cast<const std::uint16_t*>(scales));
+    constexpr std::size_t factors_at = Format == PanelFormat::q6_k ? 32 : 64;
+    if constexpr (Format == PanelFormat::q4_k || Format == PanelFormat::q5_k) half = 0;
+    if constexpr (Format == PanelFormat::q4_k || Format == PanelFormat::q5_k ||
+                  Format == PanelFormat::q6_k) {
+        const std::byte* factors = scales + factors_at + half * panel_rows;
+        return d * V::load_bytes(reinterpret_cast<const std::int8_t*>(factors));
+    }
+    return d;
+}
+
+// What is added to them, in the forms that have it.
+template <class V, PanelFormat Format>
+[[gnu::always_inline]] inline V block_minimum(const std::byte* block) {
+    const std::byte* scales = block + quant_bytes(Format);
+    const V m = V::load_half(reinterpret_cast<const std::uint16_t*>(scales + 32));
+    if constexpr (Format == PanelFormat::q4_1) return m;
+    return V::set(0.0F) - m * V::load_bytes(reinterpret_cast<const std::int8_t*>(scales + 80));
+}
+
 // The weights of one column of a panel's block, 16 rows, each rounded once.
 template <class V, PanelFormat Format>
 [[gnu::always_inline]] inline V column_weights(const std::byte* block, std::size_t column) {
-    constexpr bool bytes = Format == PanelFormat::q8_0;
+    constexpr bool bytes = quant_bytes(Format) == 512;
     const std::size_t group = bytes ? column / 4 : column % 16 / 4;
     const auto shift = static_cast<unsigned>(column % 4 * 8 + (bytes || column < 16 ? 0 : 4));
     const V quants = V::load_quants(block + group * 64, shift, bytes ? 255 : 15);
-    const auto* scales = reinterpret_cast<const std::uint16_t*>(block + (bytes ? 512 : 256));
-    const V d = V::load_half(scales);
-    if constexpr (Format == PanelFormat::q4_1) return V::fma(d, quants, V::load_half(scales + 16));
-    return d * (quants - V::set(bytes ? 128.0F : 8.0F));
+    const V d = block_scale<V, Format>(block, column / 16);
+    if constexpr (has_minimum(Format)) {
+        return V::fma(d, quants, block_minimum<V, Format>(block));
+    } else {
+        return d * (quants - V::set(static_cast<float>(quant_offset(Format))));
+    }
 }
 
 // Calls function(lane, place) for the rows of a block that have an outlier.

@@ -36,35 +36,64 @@ std::size_t raw_unit_bytes(WeightType type) {
             return 20;
         case WeightType::q8_0:
             return 34;
+        case WeightType::q4_k:
+            return 22;
+        case WeightType::q5_k:
+            return 38;
+        case WeightType::q6_k:
+            return 36;
     }
     return 0;
 }
 
 bool is_block_type(WeightType type) {
-    return type == WeightType::q4_0 || type == WeightType::q4_1 || type == WeightType::q8_0;
+    return !is_float(native_panel_format(type));
 }
 
-void dequantize_nibbles(const std::byte* quants, float d, float offset, float m, float* out) {
-    for (std::size_t j = 0; j < 16; ++j) {
-        const auto byte = static_cast<unsigned>(quants[j]);
-        // The products are exact, so the sum is rounded once.
-        out[j] = d * (static_cast<float>(byte & 15U) - offset) + m;
-        out[j + 16] = d * (static_cast<float>(byte >> 4) - offset) + m;
-    }
-}
-
-void dequantize_block(WeightType type, const std::byte* raw, float* out) {
-    const float d = read_half(raw);
+// Where a raw block's parts begin. Scales are copied as they are: halves first, then bytes.
+struct BlockParts {
+    std::size_t halves;  // how many
+    std::size_t bytes;   // likewise
+    std::size_t quants_at() const { return 2 * halves + bytes; }
+};
+BlockParts parts_of(WeightType type) {
     switch (type) {
-        case WeightType::q4_0:
-            return dequantize_nibbles(raw + 2, d, 8.0F, 0.0F, out);
         case WeightType::q4_1:
-            return dequantize_nibbles(raw + 4, d, 0.0F, read_half(raw + 2), out);
+            return {2, 0};
+        case WeightType::q4_k:
+        case WeightType::q5_k:
+            return {2, 2};
+        case WeightType::q6_k:
+            return {1, 2};
         default:
-            break;
+            return {1, 0};
     }
+}
+
+float byte_at(const std::byte* at) {
+    return static_cast<float>(static_cast<std::int8_t>(*at));
+}
+
+// The products with d are exact, so every value is rounded once.
+void dequantize_block(WeightType type, const std::byte* raw, float* out) {
+    const PanelFormat format = native_panel_format(type);
+    const BlockParts parts = parts_of(type);
+    const std::byte* bytes = raw + 2 * parts.halves;
+    const std::byte* quants = raw + parts.quants_at();
+    const float d = read_half(raw);
+    float minimum = 0.0F;
+    if (parts.halves == 2) minimum = read_half(raw + 2);
+    if (type == WeightType::q4_k || type == WeightType::q5_k) minimum *= -byte_at(bytes + 1);
     for (std::size_t j = 0; j < block_columns; ++j) {
-        out[j] = d * static_cast<float>(static_cast<std::int8_t>(raw[2 + j]));
+        float scale = d;
+        if (parts.bytes != 0) scale *= byte_at(bytes + (type == WeightType::q6_k ? j / 16 : 0));
+        float quant = byte_at(quants + j);
+        if (quant_bytes(format) == 256) {
+            const auto pair = static_cast<unsigned>(quants[j % 16]);
+            quant = static_cast<float>(j < 16 ? pair & 15U : pair >> 4);
+            quant -= static_cast<float>(quant_offset(format));
+        }
+        out[j] = scale * quant + minimum;
     }
 }
 
@@ -87,31 +116,39 @@ RawRow find_row(std::span<const RawMatrix> parts, std::size_t row) {
 // Writes row `lane` of one quantised panel; false if a scale is not finite.
 bool pack_block_row(const RawRow& raw, std::size_t lane, const PackedMatrix& out,
                     std::byte* panel) {
-    const std::size_t raw_bytes = raw_unit_bytes(raw.type);
-    const std::size_t block_bytes = panel_block_bytes(out.format);
-    const bool bytes_wide = out.format == PanelFormat::q8_0;
-    const bool has_minimum = out.format == PanelFormat::q4_1;
-    const std::size_t groups = bytes_wide ? 8 : 4;
-    const std::size_t quants_at = has_minimum ? 4 : 2;
+    const BlockParts parts = parts_of(raw.type);
+    const std::size_t groups = quant_bytes(out.format) / 64;
+    const std::uint32_t flip = quant_offset(out.format) == 128 ? 0x80808080U : 0;
+    bool finite = true;
     for (std::size_t b = 0; b < out.columns / block_columns; ++b) {
-        const std::byte* source = raw.data + b * raw_bytes;
-        std::byte* block = panel + b * block_bytes;
-        std::byte* scales = block + groups * 64 + lane * 2;
+        const std::byte* source = raw.data + b * raw_unit_bytes(raw.type);
+        std::byte* block = panel + b * panel_block_bytes(out.format);
         for (std::size_t g = 0; g < groups; ++g) {
             std::uint32_t four;
-            std::memcpy(&four, source + quants_at + 4 * g, 4);
-            if (bytes_wide) four ^= 0x80808080U;
+            std::memcpy(&four, source + parts.quants_at() + 4 * g, 4);
+            four ^= flip;
             std::memcpy(block + g * 64 + lane * 4, &four, 4);
         }
-        std::memcpy(scales, source, 2);
-        bool finite = std::isfinite(read_half(source));
-        if (has_minimum) {
-            std::memcpy(scales + 32, source + 2, 2);
-            finite = finite && std::isfinite(read_half(source + 2));
+        std::byte* scales = block + groups * 64;
+        for (std::size_t i = 0; i < parts.halves; ++i, scales += 2 * panel_rows) {
+            std::memcpy(scales + lane * 2, source + 2 * i, 2);
+            finite = finite && std::isfinite(read_half(source + 2 * i));
         }
-        if (!finite) return false;
+        for (std::size_t i = 0; i < parts.bytes; ++i, scales += panel_rows)
+            scales[lane] = source[2 * parts.halves + i];
     }
-    return true;
+    return finite;
+}
+
+// Row `lane` of a panel of 16-bit floats, which stay as they are.
+bool pack_word_row(const RawRow& raw, std::size_t lane, const PackedMatrix& out, std::byte* panel) {
+    const auto widen = out.format == PanelFormat::f16 ? half_to_float : bfloat16_to_float;
+    bool finite = true;
+    for (std::size_t k = 0; k < out.columns; ++k) {
+        std::memcpy(panel + (k * panel_rows + lane) * 2, raw.data + 2 * k, 2);
+        finite = finite && std::isfinite(widen(read_u16(raw.data + 2 * k)));
+    }
+    return finite;
 }
 
 bool pack_float_row(const RawRow& raw, std::size_t lane, const PackedMatrix& out, std::byte* panel,
@@ -127,19 +164,26 @@ bool pack_float_row(const RawRow& raw, std::size_t lane, const PackedMatrix& out
     return finite;
 }
 
-// A row of zeros, in the quantised forms with the quants that mean zero.
+// A row of zeros.
 void clear_lane(std::size_t lane, const PackedMatrix& out, std::byte* panel) {
     const std::size_t block_bytes = panel_block_bytes(out.format);
-    const bool is_float = out.format == PanelFormat::f32;
-    const std::size_t units = is_float ? out.columns : out.columns / block_columns;
-    const std::size_t groups = is_float ? 1 : out.format == PanelFormat::q8_0 ? 8 : 4;
-    for (std::size_t u = 0; u < units; ++u) {
-        std::byte* unit = panel + u * block_bytes;
-        for (std::size_t g = 0; g < groups; ++g)
-            std::memset(unit + g * 64 + lane * 4, 0, 4);
-        if (is_float) continue;
-        std::memset(unit + groups * 64 + lane * 2, 0, 2);
-        if (out.format == PanelFormat::q4_1) std::memset(unit + groups * 64 + 32 + lane * 2, 0, 2);
+    if (is_float(out.format)) {
+        const std::size_t bytes = block_bytes / panel_rows;
+        for (std::size_t k = 0; k < out.columns; ++k)
+            std::memset(panel + k * block_bytes + lane * bytes, 0, bytes);
+        return;
+    }
+    const std::size_t quants = quant_bytes(out.format);
+    for (std::size_t b = 0; b < out.columns / block_columns; ++b) {
+        std::byte* block = panel + b * block_bytes;
+        for (std::size_t g = 0; g < quants; g += 64)
+            std::memset(block + g + lane * 4, 0, 4);
+        std::byte* scales = block + quants;
+        const std::size_t halves = has_minimum(out.format) ? 2 : 1;
+        for (std::size_t i = 0; i < halves; ++i, scales += 2 * panel_rows)
+            std::memset(scales + lane * 2, 0, 2);
+        for (; scales != block + block_bytes; scales += panel_rows)
+            scales[lane] = std::byte{0};
     }
 }
 
@@ -169,27 +213,38 @@ void dequantize_row(WeightType type, const std::byte* raw, std::size_t columns, 
 }
 
 std::size_t PackedMatrix::panel_bytes() const {
-    const std::size_t units = format == PanelFormat::f32 ? columns : columns / block_columns;
+    const std::size_t units = is_float(format) ? columns : columns / block_columns;
     return units * panel_block_bytes(format);
 }
 
 std::size_t packed_bytes(PanelFormat format, std::size_t rows, std::size_t columns) {
-    TROUPE_ASSERT(format == PanelFormat::f32 || columns % block_columns == 0);
+    TROUPE_ASSERT(is_float(format) || columns % block_columns == 0);
     const PackedMatrix matrix{format, rows, columns, nullptr};
     return (matrix.panels() * matrix.panel_bytes() + 63) / 64 * 64;
 }
 
 PanelFormat native_panel_format(WeightType type) {
     switch (type) {
+        case WeightType::f32:
+            return PanelFormat::f32;
+        case WeightType::f16:
+            return PanelFormat::f16;
+        case WeightType::bf16:
+            return PanelFormat::bf16;
         case WeightType::q4_0:
             return PanelFormat::q4_0;
         case WeightType::q4_1:
             return PanelFormat::q4_1;
         case WeightType::q8_0:
             return PanelFormat::q8_0;
-        default:
-            return PanelFormat::f32;
+        case WeightType::q4_k:
+            return PanelFormat::q4_k;
+        case WeightType::q5_k:
+            return PanelFormat::q5_k;
+        case WeightType::q6_k:
+            return PanelFormat::q6_k;
     }
+    return PanelFormat::f32;
 }
 
 Result<> pack_panels(std::span<const RawMatrix> parts, std::size_t panel_begin,
@@ -213,7 +268,8 @@ Result<> pack_panels(std::span<const RawMatrix> parts, std::size_t panel_begin,
             }
             const bool finite = out.format == PanelFormat::f32
                                     ? pack_float_row(raw, lane, out, panel, values)
-                                    : pack_block_row(raw, lane, out, panel);
+                                : is_float(out.format) ? pack_word_row(raw, lane, out, panel)
+                                                       : pack_block_row(raw, lane, out, panel);
             if (!finite) {
                 return invalid_input("weight row " + std::to_string(p * panel_rows + lane) +
                                      " holds a value that is not finite");

@@ -12,17 +12,21 @@
 
 namespace troupe::cpu {
 
-// Element types of weight files; block formats are those of GGUF (32 columns a block):
+// Element types that can be packed. Blocks have 32 columns; the first three are those of GGUF, the
+// others what cpu/weight_blocks.hpp makes of GGUF's superblocks:
 //   q4_0  f16 d, 16 bytes        value j = d * (low nibble of byte j - 8), j + 16 = high nibble
 //   q4_1  f16 d, f16 m, 16 bytes value j = d * low nibble + m, j + 16 likewise
 //   q8_0  f16 d, 32 int8         value = d * q
-enum class WeightType : std::uint8_t { f32, f16, bf16, q4_0, q4_1, q8_0 };
+//   q4_k  f16 d, f16 m, int8 scale, int8 minimum, 16 bytes
+//                                value j = d * scale * low nibble - m * minimum, j + 16 likewise
+//   q5_k  the same with 32 bytes value = d * scale * q - m * minimum
+//   q6_k  f16 d, int8 scale[2], 32 int8             value j = d * scale[j / 16] * q
+enum class WeightType : std::uint8_t { f32, f16, bf16, q4_0, q4_1, q8_0, q4_k, q5_k, q6_k };
 
 // Raw bytes of `columns` values as the file stores them. Block formats: a multiple of 32.
 [[nodiscard]] std::size_t raw_row_bytes(WeightType type, std::size_t columns);
 
-// Expands one raw row (an embedding) to floats, bit for bit the formulas above in float32
-// (q4_1: one fma).
+// Expands one raw row to floats, the formulas above with one rounding.
 void dequantize_row(WeightType type, const std::byte* raw, std::size_t columns, float* out);
 
 // Rows of weights in a file's own layout, output rows first; not owned.
@@ -36,7 +40,7 @@ struct RawMatrix {
 // Bytes of a whole matrix, a multiple of 64.
 [[nodiscard]] std::size_t packed_bytes(PanelFormat format, std::size_t rows, std::size_t columns);
 
-// The panel format that keeps a type's values exactly: block formats their own, floats f32.
+// The panel format of the same name.
 [[nodiscard]] PanelFormat native_panel_format(WeightType type);
 
 // Packs panels [panel_begin, panel_end) of `out` from matrices stacked on top of each other (so

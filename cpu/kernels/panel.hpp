@@ -15,11 +15,39 @@ inline constexpr std::size_t block_columns = 32;
 //   q4_1  256 bytes of quants, f16 d[16], f16 m[16]                  320 bytes
 //   q4_0  256 bytes of quants, f16 d[16]                             288 bytes
 //   q8_0  512 bytes of quants (+128, unsigned), f16 d[16]            544 bytes
-//   f32   float w[16]                                                 64 bytes a column
+//   q4_k  256 bytes of quants, f16 d[16], f16 m[16], int8 scale[16], int8 minimum[16]  352 bytes
+//   q5_k  512 bytes of quants (unsigned), and as q4_k                608 bytes
+//   q6_k  512 bytes of quants (+128, unsigned), f16 d[16], int8 scale[16] of the first 16 columns,
+//         int8 scale[16] of the others                               576 bytes
+//   f32, f16, bf16   w[16]                      64, 32 and 32 bytes a column
 // Quants are groups of [16 rows][4 columns] bytes, group g = columns 4g .. 4g + 3. The 4-bit forms
 // keep groups g (low nibbles) and g + 4 (high nibbles) in the same 64 bytes, g = 0..3.
 // Missing rows of the last panel are zero.
-enum class PanelFormat : std::uint8_t { q4_1, q4_0, q8_0, f32 };
+enum class PanelFormat : std::uint8_t { q4_1, q4_0, q8_0, q4_k, q5_k, q6_k, f32, f16, bf16 };
+
+// Float panels are multiplied by float activations, the others by int8 blocks.
+[[nodiscard, gnu::always_inline]] constexpr bool is_float(PanelFormat format) {
+    return format == PanelFormat::f32 || format == PanelFormat::f16 || format == PanelFormat::bf16;
+}
+
+// Bytes of quants in one block of a quantised panel.
+[[nodiscard, gnu::always_inline]] constexpr std::size_t quant_bytes(PanelFormat format) {
+    return format == PanelFormat::q4_1 || format == PanelFormat::q4_0 || format == PanelFormat::q4_k
+               ? 256
+               : 512;
+}
+
+// Whether weights have a minimum that is added to d * quant.
+[[nodiscard, gnu::always_inline]] constexpr bool has_minimum(PanelFormat format) {
+    return format == PanelFormat::q4_1 || format == PanelFormat::q4_k ||
+           format == PanelFormat::q5_k;
+}
+
+// What is taken off a quant as it lies in the panel.
+[[nodiscard, gnu::always_inline]] constexpr int quant_offset(PanelFormat format) {
+    if (has_minimum(format)) return 0;
+    return format == PanelFormat::q4_0 ? 8 : 128;
+}
 
 // How many times larger than all others of its block an activation must be to be kept apart (see
 // ActivationBlock); powers of two. The lower, the less noise and the slower the product.
@@ -53,8 +81,17 @@ struct PackedMatrix {
             return 288;
         case PanelFormat::q8_0:
             return 544;
+        case PanelFormat::q4_k:
+            return 352;
+        case PanelFormat::q5_k:
+            return 608;
+        case PanelFormat::q6_k:
+            return 576;
         case PanelFormat::f32:
             return 64;
+        case PanelFormat::f16:
+        case PanelFormat::bf16:
+            return 32;
     }
     return 0;
 }

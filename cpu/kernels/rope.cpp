@@ -11,21 +11,6 @@ namespace {
 
 constexpr double ln2 = 0.693147180559945309417232121458;
 
-// ln x for x > 0: x = m * 2^e with m in [0.75, 1.5), ln m = 2 artanh((m - 1) / (m + 1)).
-double natural_log(double x) {
-    int exponent = 0;
-    double mantissa = std::frexp(x, &exponent);
-    if (mantissa < 0.75) {
-        mantissa *= 2.0;
-        --exponent;
-    }
-    const double z = (mantissa - 1.0) / (mantissa + 1.0);
-    double sum = 0.0;
-    for (int n = 27; n >= 1; n -= 2)
-        sum = sum * z * z + 1.0 / n;
-    return 2.0 * z * sum + exponent * ln2;
-}
-
 double exponential(double x) {
     const double n = std::nearbyint(x / ln2);
     const double r = x - n * ln2;
@@ -70,6 +55,21 @@ CosSin cos_sin(double angle) {
 
 }  // namespace
 
+// x = m * 2^e with m in [0.75, 1.5), ln m = 2 artanh((m - 1) / (m + 1)).
+double natural_log(double x) {
+    int exponent = 0;
+    double mantissa = std::frexp(x, &exponent);
+    if (mantissa < 0.75) {
+        mantissa *= 2.0;
+        --exponent;
+    }
+    const double z = (mantissa - 1.0) / (mantissa + 1.0);
+    double sum = 0.0;
+    for (int n = 27; n >= 1; n -= 2)
+        sum = sum * z * z + 1.0 / n;
+    return 2.0 * z * sum + exponent * ln2;
+}
+
 std::vector<double> rope_frequencies(std::size_t dimensions, double theta) {
     TROUPE_ASSERT(dimensions % 2 == 0 && theta > 0.0);
     std::vector<double> frequencies(dimensions / 2);
@@ -81,18 +81,19 @@ std::vector<double> rope_frequencies(std::size_t dimensions, double theta) {
     return frequencies;
 }
 
-RopeTable::RopeTable(std::span<const double> frequencies, std::size_t positions)
+RopeTable::RopeTable(std::span<const double> frequencies, std::size_t positions, double magnitude)
     : pairs_(frequencies.size()), values_(positions * 2 * frequencies.size()) {
     TROUPE_ASSERT(pairs_ > 0 && positions <= std::size_t{1} << 24);
     for (std::size_t position = 0; position < positions; ++position)
-        compute(frequencies, position, values_.data() + position * 2 * pairs_);
+        compute(frequencies, magnitude, position, values_.data() + position * 2 * pairs_);
 }
 
-void RopeTable::compute(std::span<const double> frequencies, std::size_t position, float* out) {
+void RopeTable::compute(std::span<const double> frequencies, double magnitude, std::size_t position,
+                        float* out) {
     for (const double frequency : frequencies) {
         const CosSin value = cos_sin(static_cast<double>(position) * frequency);
-        *out++ = static_cast<float>(value.cos);
-        *out++ = static_cast<float>(value.sin);
+        *out++ = static_cast<float>(value.cos * magnitude);
+        *out++ = static_cast<float>(value.sin * magnitude);
     }
 }
 

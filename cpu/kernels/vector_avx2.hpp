@@ -42,6 +42,13 @@ struct Avx2Vector {
             halves[i] = x[i];
         return load_half(halves);
     }
+    static Avx2Vector load_bfloat16(const std::uint16_t* x) {
+        const auto widen = [](const std::uint16_t* eight) {
+            const __m128i words = _mm_loadu_si128(reinterpret_cast<const __m128i*>(eight));
+            return as_float(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words), 16));
+        };
+        return {widen(x), widen(x + 8)};
+    }
     static Avx2Vector load_bytes(const std::int8_t* x) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
         return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),

@@ -29,6 +29,10 @@ struct Avx512Vector {
     static Avx512Vector load_half_partial(const std::uint16_t* x, std::size_t count) {
         return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), x))};
     }
+    static Avx512Vector load_bfloat16(const std::uint16_t* x) {
+        const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+        return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16))};
+    }
     static Avx512Vector load_bytes(const std::int8_t* x) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
         return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};

@@ -2,18 +2,18 @@
 // instantiates them with its own type, so the sets agree by construction. A vector type V lives in
 // an unnamed namespace (two files compiled with different flags must never share a function) and
 // has
-//   set, load, load_partial(p, n: the rest 0), load_half, load_half_partial, load_bytes,
-//   load_bytes_partial (int8), load_bits<B>(p, n: of 16 bytes the B bits from bit n * B on),
-//   load_quants(p, shift, mask): (word i >> shift) & mask of 16 32-bit words; store, store_partial,
-//   store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b where one is
-//   NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x, biased): x * 2^n,
-//   where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on eight pairs;
-//   equal_mask: bit i = lanes i are equal; larger_mask(x): bit i = |lane i| > lane i of x;
-//   zero_where_larger(x): those lanes 0; sign_mask: bit i = lane i has its sign bit set; sum():
-//   lanes i and i + 8, i and i + 4, i and i + 2, 0 and 1; largest(); largest_magnitude_bits(a, b):
-//   the largest of all |x| as bits (a NaN above infinity); round_to_bytes(a, b, out): 32 values,
-//   half to even, and their sum; registers: vectors a kernel may keep in registers; attention_tile,
-//   matmul_rows, matmul_panels.
+//   set, load, load_partial(p, n: the rest 0), load_half, load_half_partial, load_bfloat16,
+//   load_bytes, load_bytes_partial (int8), load_bits<B>(p, n: of 16 bytes the B bits from bit n * B
+//   on), load_quants(p, shift, mask): (word i >> shift) & mask of 16 32-bit words; store,
+//   store_partial, store_half_partial; + - * / fma; max(a, b) = a > b ? a : b; min likewise (so b
+//   where one is NaN); zero_where_less(x, limit, y) = x < limit ? 0 : y; add_to_exponent(x,
+//   biased): x * 2^n, where biased = integer_bias + n; rotate_pairs(x, angles): Kernels::rope on
+//   eight pairs; equal_mask: bit i = lanes i are equal; larger_mask(x): bit i = |lane i| > lane i
+//   of x; zero_where_larger(x): those lanes 0; sign_mask: bit i = lane i has its sign bit set;
+//   sum(): lanes i and i + 8, i and i + 4, i and i + 2, 0 and 1; largest();
+//   largest_magnitude_bits(a, b): the largest of all |x| as bits (a NaN above infinity);
+//   round_to_bytes(a, b, out): 32 values, half to even, and their sum; registers: vectors a kernel
+//   may keep in registers; attention_tile, matmul_rows, matmul_panels.
 #pragma once
 
 #include <bit>
@@ -47,6 +47,21 @@ template <class V>
 V silu_times(V gate, V up) {
     const V one = V::set(1.0F);
     return gate / (one + exponential(V::set(0.0F) - gate)) * up;
+}
+
+// gelu(g) = g / (1 + exp(-2 sqrt(2 / pi) (g + 0.044715 g^3))), the form with the tangent.
+template <class V>
+V gelu_times(V gate, V up) {
+    const V one = V::set(1.0F);
+    const V inner = V::fma(V::set(0.044715F) * gate * gate, gate, gate);
+    return gate / (one + exponential(V::set(-1.59576912F) * inner)) * up;
+}
+
+// cap * tanh(x / cap), as cap * (1 - 2 / (exp(2 x / cap) + 1)).
+template <class V>
+V capped(V x, V cap) {
+    const V one = V::set(1.0F), two = V::set(2.0F);
+    return cap * (one - two / (exponential(two * x / cap) + one));
 }
 
 inline constexpr std::uint32_t infinity_bits = 0x7F800000U;
@@ -159,6 +174,21 @@ struct ElementKernels {
         quantize_values<V>(out, row, [=](std::size_t k) {
             return silu_times<V>(V::load(gate + k), V::load(up + k));
         });
+    }
+
+    static void gelu_mul(const float* gate, const float* up, std::size_t count, float* out) {
+        write_values<V>(out, count, [=](auto at) { return gelu_times<V>(at(gate), at(up)); });
+    }
+
+    static void gelu_mul_quantize(const float* gate, const float* up, const QuantizedRows& out,
+                                  std::size_t row) {
+        quantize_values<V>(out, row, [=](std::size_t k) {
+            return gelu_times<V>(V::load(gate + k), V::load(up + k));
+        });
+    }
+
+    static void soft_cap(float* x, std::size_t count, float cap) {
+        write_values<V>(x, count, [=](auto at) { return capped<V>(at(x), V::set(cap)); });
     }
 
     static void add(float* x, const float* y, std::size_t count) {

@@ -43,6 +43,9 @@ struct PlainVector {
     static PlainVector load_half_partial(const std::uint16_t* x, std::size_t count) {
         return each([=](std::size_t i) { return i < count ? half_to_float(x[i]) : 0.0F; });
     }
+    static PlainVector load_bfloat16(const std::uint16_t* x) {
+        return each([=](std::size_t i) { return bfloat16_to_float(x[i]); });
+    }
     static PlainVector load_bytes(const std::int8_t* x) {
         return each([=](std::size_t i) { return static_cast<float>(x[i]); });
     }

@@ -45,11 +45,8 @@ struct RawWeights {
         bytes.resize(rows * row_bytes);
         for (std::byte& b : bytes)
             b = static_cast<std::byte>(random.engine());
-        const std::size_t unit = type == WeightType::q4_0   ? 18
-                                 : type == WeightType::q4_1 ? 20
-                                 : type == WeightType::q8_0 ? 34
-                                 : type == WeightType::f32  ? 4
-                                                            : 2;
+        const bool blocks = !is_float(native_panel_format(type));
+        const std::size_t unit = row_bytes / (blocks ? columns / block_columns : columns);
         for (std::size_t at = 0; at < bytes.size(); at += unit) {
             std::byte* block = bytes.data() + at;
             const float value = random.uniform();
@@ -61,7 +58,11 @@ struct RawWeights {
                 std::memcpy(block, &high, 2);
             } else {
                 put_half(block, value * (type == WeightType::f16 ? 1.0F : 0.02F));
-                if (type == WeightType::q4_1) put_half(block + 2, random.uniform() * 0.2F);
+                if (has_minimum(native_panel_format(type)))
+                    put_half(block + 2, random.uniform() * 0.2F);
+                if (type == WeightType::q5_k)
+                    for (std::size_t j = 6; j < unit; ++j)
+                        block[j] &= std::byte{31};
             }
         }
         matrix = {type, rows, columns, bytes.data()};

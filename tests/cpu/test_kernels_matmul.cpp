@@ -7,7 +7,9 @@
 namespace troupe::test {
 namespace {
 
-constexpr WeightType quantized_types[] = {WeightType::q4_0, WeightType::q4_1, WeightType::q8_0};
+constexpr WeightType quantized_types[] = {WeightType::q4_0, WeightType::q4_1, WeightType::q8_0,
+                                          WeightType::q4_k, WeightType::q5_k, WeightType::q6_k};
+constexpr WeightType float_types[] = {WeightType::f32, WeightType::f16, WeightType::bf16};
 
 struct Shape {
     std::size_t rows, columns, tokens;
@@ -74,11 +76,16 @@ TEST_CASE("plain products of quantised weights are near the exact ones", "[cpu][
 
 TEST_CASE("plain products of float panels are near the exact ones", "[cpu][kernels]") {
     Random random;
-    for (const WeightType type : {WeightType::f32, WeightType::f16, WeightType::bf16,
-                                  WeightType::q4_0, WeightType::q4_1, WeightType::q8_0}) {
+    std::vector<std::pair<WeightType, PanelFormat>> forms{{WeightType::f16, PanelFormat::f16},
+                                                          {WeightType::bf16, PanelFormat::bf16}};
+    for (const WeightType type : float_types)
+        forms.emplace_back(type, PanelFormat::f32);
+    for (const WeightType type : quantized_types)
+        forms.emplace_back(type, PanelFormat::f32);
+    for (const auto& [type, format] : forms) {
         const Shape shape{21, 96, 3};
         const RawWeights raw(type, shape.rows, shape.columns, random);
-        const Packed w({raw.matrix}, PanelFormat::f32);
+        const Packed w({raw.matrix}, format);
         const std::vector<float> x = random.floats(shape.tokens * shape.columns);
         const std::vector<float> out = product(plain_kernels(), w, x, shape.tokens);
         for (std::size_t t = 0; t < shape.tokens; ++t) {
@@ -140,8 +147,9 @@ TEST_CASE("all sets multiply float panels to the same bits", "[cpu][kernels]") {
     Random random;
     for (std::size_t tokens = 1; tokens <= 20; ++tokens) {
         const Shape shape{1 + random.below(70), 1 + random.below(100), tokens};
-        const RawWeights raw(WeightType::f32, shape.rows, shape.columns, random);
-        const Packed w({raw.matrix}, PanelFormat::f32);
+        const WeightType type = float_types[tokens % 3];
+        const RawWeights raw(type, shape.rows, shape.columns, random);
+        const Packed w({raw.matrix}, native_panel_format(type));
         const auto x = random.floats(tokens * shape.columns, 2.0F);
         const auto mode = random.below(2) == 0 ? Accumulate::store : Accumulate::add;
         const auto expected = product(plain_kernels(), w, x, tokens, mode);

@@ -142,8 +142,9 @@ TEST_CASE("stacked matrices pack as one, panel by panel", "[cpu][kernels]") {
 
 TEST_CASE("a scale that is not finite is refused with its row", "[cpu][kernels]") {
     Random random;
-    for (const WeightType type : {WeightType::q4_0, WeightType::q4_1, WeightType::q8_0,
-                                  WeightType::f32, WeightType::f16, WeightType::bf16}) {
+    for (const WeightType type :
+         {WeightType::q4_0, WeightType::q4_1, WeightType::q8_0, WeightType::q4_k, WeightType::q5_k,
+          WeightType::q6_k, WeightType::f32, WeightType::f16, WeightType::bf16}) {
         RawWeights raw(type, 18, 32, random);
         std::byte* row = raw.bytes.data() + 17 * raw_row_bytes(type, 32);
         if (type == WeightType::f32) {
@@ -153,7 +154,7 @@ TEST_CASE("a scale that is not finite is refused with its row", "[cpu][kernels]"
             const std::uint16_t infinity = 0x7F80;
             std::memcpy(row, &infinity, 2);
         } else {
-            put_half(row + (type == WeightType::q4_1 ? 2 : 0), 1e9F);
+            put_half(row + (has_minimum(native_panel_format(type)) ? 2 : 0), 1e9F);
         }
         const PanelFormat format = native_panel_format(type);
         auto memory = AlignedBuffer::allocate(packed_bytes(format, 18, 32)).value();

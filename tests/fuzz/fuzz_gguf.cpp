@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using namespace troupe::model;
     const auto file = GgufFile::parse(std::as_bytes(std::span(data, size)));
     if (!file) return 0;
-    if (const auto sizes = read_hyperparameters(*file)) (void)read_llama_weights(*file, *sizes);
+    if (const auto sizes = read_hyperparameters(*file)) (void)read_weights(*file, *sizes);
     (void)load_tokenizer(*file);
     return 0;
 }

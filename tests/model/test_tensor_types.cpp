@@ -143,6 +143,23 @@ TEST_CASE("Blocks dequantise by their formulas", "[model][tensor]") {
     }
 }
 
+TEST_CASE("Every quantisation dequantises to what PyPI's gguf makes of it, bit for bit",
+          "[model][tensor]") {
+    const auto reference = test::read_json(test::test_data("gguf_blocks/blocks.json"));
+    for (const auto& entry : reference.at("types").as_object()) {
+        const std::string name{entry.key()};
+        INFO(name);
+        std::uint32_t number = 0;
+        while (find_tensor_type(number) == nullptr || find_tensor_type(number)->name != name)
+            ++number;
+        const auto blocks = from_hex(std::string_view{entry.value().at("blocks").as_string()});
+        const auto values = from_hex(std::string_view{entry.value().at("values").as_string()});
+        const auto got = dequantised(find_tensor_type(number)->type, blocks);
+        REQUIRE(got.size() * sizeof(float) == values.size());
+        CHECK(std::memcmp(got.data(), values.data(), values.size()) == 0);
+    }
+}
+
 TEST_CASE("The reference hash of the next test is SHA-256", "[model][tensor]") {
     CHECK(test::sha256_hex(std::as_bytes(std::span{kAbc})) ==
           "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

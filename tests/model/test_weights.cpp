@@ -82,7 +82,7 @@ std::string refusal(const TinyLlama& llama) {
     REQUIRE(file.has_value());
     const auto hyperparameters = read_hyperparameters(*file);
     if (!hyperparameters) return hyperparameters.error().message;
-    const auto weights = read_llama_weights(*file, *hyperparameters);
+    const auto weights = read_weights(*file, *hyperparameters);
     return weights ? "(accepted)" : weights.error().message;
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("A whole llama file is read", "[model][weights]") {
     CHECK(h->heads_per_kv() == 2);
     CHECK(h->rope_dimension_count == 4);
 
-    const auto weights = read_llama_weights(*file, *h);
+    const auto weights = read_weights(*file, *h);
     REQUIRE(weights.has_value());
     CHECK(weights->tied_output);
     CHECK(weights->output.bytes.data() == weights->token_embd.bytes.data());
@@ -121,9 +121,10 @@ TEST_CASE("A whole llama file is read", "[model][weights]") {
 TEST_CASE("Hyperparameters that are wrong are refused by name", "[model][weights]") {
     CHECK(refusal(with("general.architecture", kLeaveOut)) ==
           "metadata \"general.architecture\" is missing");
-    CHECK(refusal(with("general.architecture", [](GgufWriter& w) {
-              w.string("general.architecture", "gpt2");
-          })) == "architecture \"gpt2\" is not supported; these are: llama");
+    CHECK(refusal(with("general.architecture",
+                       [](GgufWriter& w) { w.string("general.architecture", "gpt2"); })) ==
+          "architecture \"gpt2\" is not supported; these are: llama, qwen2, qwen3, qwen3moe, "
+          "gemma2, gemma3, phi3, smollm3, olmo2");
     CHECK(refusal(with("llama.block_count", kLeaveOut)) ==
           "metadata \"llama.block_count\" is missing");
     CHECK(refusal(with("llama.block_count", [](GgufWriter& w) {
@@ -148,9 +149,12 @@ TEST_CASE("Hyperparameters that are wrong are refused by name", "[model][weights
               w.u32("llama.rope.dimension_count", 6);
           })) == "metadata \"llama.rope.dimension_count\" is 6, expected 1 to 4");
     CHECK(refusal(with("more metadata",
-                       [](GgufWriter& w) { w.string("llama.rope.scaling.type", "yarn"); })) ==
-          "rope scaling \"yarn\" is not supported (metadata \"llama.rope.scaling.type\"); \"none\" "
-          "is");
+                       [](GgufWriter& w) { w.string("llama.rope.scaling.type", "su"); })) ==
+          "rope scaling \"su\" is not supported (metadata \"llama.rope.scaling.type\"); \"none\", "
+          "\"linear\", \"yarn\" and \"longrope\" are");
+    CHECK(refusal(with("more metadata", [](GgufWriter& w) {
+              w.string("llama.rope.scaling.type", "yarn");
+          })) == "metadata \"llama.rope.scaling.factor\" is missing");
     CHECK(refusal(with("more metadata", [](GgufWriter& w) {
               w.string("llama.rope.scaling.type", "none");
           })) == "(accepted)");
@@ -158,7 +162,7 @@ TEST_CASE("Hyperparameters that are wrong are refused by name", "[model][weights
               w.strings("tokenizer.ggml.tokens", {"a", "b"});
           })) == "metadata \"llama.vocab_size\" is 3, but \"tokenizer.ggml.tokens\" has 2 tokens");
     CHECK(refusal(with("more metadata", [](GgufWriter& w) { w.u32("llama.expert_count", 8); })) ==
-          "mixture of experts is not supported (metadata \"llama.expert_count\")");
+          "metadata \"llama.expert_used_count\" is missing");
     CHECK(refusal(with("llama.attention.layer_norm_rms_epsilon", [](GgufWriter& w) {
               w.f32("llama.attention.layer_norm_rms_epsilon", -1);
           })).find("is -1, expected a positive finite number") != std::string::npos);
@@ -196,11 +200,17 @@ TEST_CASE("Tensors that are missing or of the wrong shape or type are named", "[
               w.tensor("blk.0.attn_q.weight", 24, {8, 8}, std::as_bytes(std::span{data}).first(64));
           })) == "tensor blk.0.attn_q.weight has type I8, which is not supported");
     CHECK(refusal(with("more tensors", [&](GgufWriter& w) {
-              w.f32_tensor("blk.0.attn_q.bias", {8}, std::span{data}.first(8));
-          })) == "tensor blk.0.attn_q.bias: biases are not supported");
+              w.f32_tensor("blk.0.attn_output.bias", {8}, std::span{data}.first(8));
+          })) == "tensor blk.0.attn_output.bias: biases are not supported here");
+    CHECK(refusal(with("more tensors", [&](GgufWriter& w) {
+              w.f32_tensor("blk.0.attn_q_norm.weight", {4}, std::span{data}.first(4));
+          })) == "tensor blk.0.attn_q_norm.weight: norms are not supported here");
     CHECK(refusal(with("more tensors", [&](GgufWriter& w) {
               w.f32_tensor("rope_freqs.weight", {2}, std::span{data}.first(2));
-          })) == "tensor rope_freqs.weight: rope factors are not supported");
+          })) == "a rope factor is not positive");
+    CHECK(refusal(with("more tensors", [&](GgufWriter& w) {
+              w.f32_tensor("rope_factors_long.weight", {2}, std::span{data}.first(2));
+          })) == "tensor rope_factors_long.weight: rope factors are not supported here");
     CHECK(refusal(with("more tensors", [&](GgufWriter& w) {
               w.f32_tensor("something.else", {2}, std::span{data}.first(2));
           })) == "(accepted)");
@@ -222,7 +232,7 @@ TEST_CASE("The default model's hyperparameters and weights are read", "[model][w
     CHECK(h->rope_freq_base == 100000.0F);
     CHECK(h->rope_dimension_count == 64);
     CHECK(h->rms_epsilon == 1e-5F);
-    const auto weights = read_llama_weights(*file, *h);
+    const auto weights = read_weights(*file, *h);
     REQUIRE(weights.has_value());
     CHECK(weights->tied_output);
     CHECK(weights->layers.size() == 30);
