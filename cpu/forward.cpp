@@ -33,9 +33,8 @@ Forward::Forward(const PackedModel& model, const Kernels& kernels, KvType kv_typ
       threads_(threads),
       limits_(limits),
       block_(block_function(hp_.graph)) {
-    ropes_.push_back(
-        make_rope(rope_angles(hp_, model.rope_factors(limits.context_length)), limits));
-    if (hp_.rope_freq_base_local > 0) ropes_.push_back(make_rope(local_rope_angles(hp_), limits));
+    ropes_.push_back(make_rope(rope_angles(hp_, model.rope_factors(limits.context_length))));
+    if (hp_.rope_freq_base_local > 0) ropes_.push_back(make_rope(local_rope_angles(hp_)));
 }
 
 Result<std::unique_ptr<Forward>> Forward::create(const PackedModel& model, const Kernels& kernels,
@@ -87,6 +86,7 @@ Result<> Forward::allocate() {
              FloatBuffer::allocate(ProductGrid::kRowStep, kFfnPanelsMax * panel_rows));
         take(scratch.up, FloatBuffer::allocate(ProductGrid::kRowStep, kFfnPanelsMax * panel_rows));
         take(scratch.attention, FloatBuffer::allocate(1, attention_floats));
+        scratch.experts.reserve(hp_.expert_count);
     }
     items_.reserve(limits_.rows_max);
     head_ranges_.reserve(hp_.head_count);

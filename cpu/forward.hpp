@@ -71,7 +71,6 @@ class Forward {
 
  private:
     friend class BlockPass;
-    using BlockFunction = void (*)(BlockPass& block);
 
     // The rows of one run that a piece of attention covers; all heads, or some of them.
     struct AttentionItem {
@@ -93,11 +92,8 @@ class Forward {
         FloatBuffer gate;  // [rows of a piece][columns of a piece]
         FloatBuffer up;    // likewise
         FloatBuffer attention;
+        std::vector<std::uint32_t> experts;  // all, the best first
     };
-
-    Forward(const PackedModel& model, const Kernels& kernels, KvType kv_type, KvPool& kv,
-            ComputeThreads& threads, const Limits& limits);
-    [[nodiscard]] Result<> allocate();
 
     // The angles of layers with the same kind of positions.
     struct Rope {
@@ -106,7 +102,11 @@ class Forward {
         FloatBuffer far_angles;   // [rows][pairs][cos, sin] of positions beyond the table
         FloatBuffer sink_angles;  // likewise, where the rows' queries look at sinks
     };
-    [[nodiscard]] static Rope make_rope(RopeAngles angles, const Limits& limits);
+
+    Forward(const PackedModel& model, const Kernels& kernels, KvType kv_type, KvPool& kv,
+            ComputeThreads& threads, const Limits& limits);
+    [[nodiscard]] Result<> allocate();
+    [[nodiscard]] Rope make_rope(RopeAngles angles) const;
 
     void embed(const RowBatch& batch);
 
@@ -136,7 +136,7 @@ class Forward {
     void gate_up_piece(const PackedExpert& w, const Activations& in, Gate gate,
                        const ProductPiece& piece, const Scratch& scratch);
     void add_experts(const PackedLayer& layer, Gate gate, std::uint32_t rows);
-    void choose_experts(std::uint32_t rows);
+    void choose_experts(std::uint32_t row, std::vector<std::uint32_t>& order);
     void add_expert(const PackedLayer& layer, std::uint32_t expert, Gate gate);
     [[nodiscard]] KvPages kv_pages(std::uint32_t layer) const;
     void product(const PackedMatrix& w, const Activations& in, const MatmulPart& part) const;

@@ -54,8 +54,9 @@ void Forward::plan_attention(const RowBatch& batch) {
     }
 }
 
-Forward::Rope Forward::make_rope(RopeAngles angles, const Limits& limits) {
-    const std::uint32_t positions = std::min(limits.context_length, kTablePositionsMax);
+Forward::Rope Forward::make_rope(RopeAngles angles) const {
+    const std::uint32_t positions =
+        std::min({limits_.context_length, hp_.context_length, kTablePositionsMax});
     RopeTable table(angles.frequencies, positions, angles.magnitude);
     return {std::move(angles), std::move(table), {}, {}};
 }

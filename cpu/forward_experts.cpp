@@ -2,6 +2,7 @@
 // expert are gathered and go through it together; a row's sum runs over its experts in ascending
 // order, so that it depends on that row alone.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "cpu/forward.hpp"
@@ -14,33 +15,29 @@ constexpr std::uint32_t kRowsPerPiece = 8;
 
 }  // namespace
 
-// The best experts of each row, ties to the lower, and the softmax of their scores.
-void Forward::choose_experts(std::uint32_t rows) {
+// The best experts of a row, ties to the lower, and the softmax of their scores. `order` is room
+// for all experts.
+void Forward::choose_experts(std::uint32_t row, std::vector<std::uint32_t>& order) {
+    const float* const scores = router_scores_.row(row);
+    const auto rank = [scores](std::uint32_t expert) {
+        const float score = scores[expert];
+        return score == score ? score : -std::numeric_limits<float>::infinity();
+    };
     const std::uint32_t used = hp_.expert_used_count;
-    choices_.resize(std::size_t{rows} * used);
-    for_each_range(threads_, rows, kRowsPerPiece,
-                   [&](std::uint32_t begin, std::uint32_t end, std::uint32_t) {
-                       std::vector<std::uint32_t> order(hp_.expert_count);
-                       for (std::uint32_t row = begin; row < end; ++row) {
-                           const float* const scores = router_scores_.row(row);
-                           const std::span chosen(choices_.data() + std::size_t{row} * used, used);
-                           std::iota(order.begin(), order.end(), 0U);
-                           std::partial_sort(order.begin(), order.begin() + used, order.end(),
-                                             [&](std::uint32_t a, std::uint32_t b) {
-                                                 if (scores[a] != scores[b])
-                                                     return scores[a] > scores[b];
-                                                 return a < b;
-                                             });
-                           float sum = 0;
-                           for (std::uint32_t i = 0; i < used; ++i) {
-                               chosen[i].expert = order[i];
-                               chosen[i].share = model::math::exp(scores[order[i]] - scores[order[0]]);
-                               sum += chosen[i].share;
-                           }
-                           for (Choice& choice : chosen)
-                               choice.share /= sum;
-                       }
-                   });
+    const std::span chosen(choices_.data() + std::size_t{row} * used, used);
+    order.resize(hp_.expert_count);
+    std::iota(order.begin(), order.end(), 0U);
+    std::partial_sort(order.begin(), order.begin() + used, order.end(),
+                      [&](std::uint32_t a, std::uint32_t b) {
+                          return rank(a) != rank(b) ? rank(a) > rank(b) : a < b;
+                      });
+    float sum = 0;
+    for (std::uint32_t i = 0; i < used; ++i) {
+        chosen[i] = {order[i], model::math::exp(scores[order[i]] - scores[order[0]])};
+        sum += chosen[i].share;
+    }
+    for (Choice& choice : chosen)
+        choice.share /= sum;
 }
 
 void Forward::add_expert(const PackedLayer& layer, std::uint32_t index, Gate gate) {
@@ -77,7 +74,12 @@ void Forward::add_expert(const PackedLayer& layer, std::uint32_t index, Gate gat
 void Forward::add_experts(const PackedLayer& layer, Gate gate, std::uint32_t rows) {
     multiply(layer.router, normed_, rows, router_scores_.data(), router_scores_.stride,
              Accumulate::store);
-    choose_experts(rows);
+    choices_.resize(std::size_t{rows} * hp_.expert_used_count);
+    for_each_range(threads_, rows, kRowsPerPiece,
+                   [&](std::uint32_t begin, std::uint32_t end, std::uint32_t worker) {
+                       for (std::uint32_t row = begin; row < end; ++row)
+                           choose_experts(row, scratch_[worker].experts);
+                   });
     std::fill_n(mixed_.data(), rows * mixed_.stride, 0.0F);
     for (std::uint32_t expert = 0; expert < hp_.expert_count; ++expert)
         add_expert(layer, expert, gate);
