@@ -64,8 +64,10 @@ __device__ __forceinline__ void add_chunk(const ChunkWeights<kType>& weights,
 #pragma unroll
         for (unsigned tile = 0; tile < kTiles; ++tile) {
             const uint4 x = activations(tile, eighth);
-            ptx::mma_16x8x16(sums[tile], {lower[0], upper[0], lower[1], upper[1]}, {x.x, x.y});
-            ptx::mma_16x8x16(sums[tile], {lower[2], upper[2], lower[3], upper[3]}, {x.z, x.w});
+            ptx::mma_16x8x16_twice(
+                sums[tile],
+                {lower[0], upper[0], lower[1], upper[1], lower[2], upper[2], lower[3], upper[3]},
+                {x.x, x.y, x.z, x.w});
         }
     }
 }

@@ -266,7 +266,8 @@ TEST_CASE_METHOD(EmulatorFixture, "a captured graph runs what was recorded, as o
 
 namespace {
 
-// A warp multiplies a of 16 x 16 and b of 16 x 8, both by rows, with the layout of gpu/ptx.cuh.
+// A warp multiplies a of 16 x 32 and b of 32 x 8, both by rows, with the layout of gpu/ptx.cuh.
+constexpr unsigned kInner = 32;
 struct Multiply {
     const std::uint16_t* a;
     const std::uint16_t* b;
@@ -279,22 +280,22 @@ __device__ std::uint32_t pair_of(std::uint16_t low, std::uint16_t high) {
 
 __global__ void multiply_kernel(const Multiply p) {
     const unsigned g = threadIdx.x / 4, t = threadIdx.x % 4;
-    std::uint32_t a[4], b[2];
-    for (unsigned i = 0; i < 4; ++i) {
-        const std::uint16_t* const at = p.a + (g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8;
+    std::uint32_t a[8], b[4];
+    for (unsigned i = 0; i < 8; ++i) {
+        const std::uint16_t* const at = p.a + (g + i % 2 * 8) * kInner + 2 * t + i / 2 * 8;
         a[i] = pair_of(at[0], at[1]);
     }
-    for (unsigned i = 0; i < 2; ++i) {
+    for (unsigned i = 0; i < 4; ++i) {
         const std::uint16_t* const at = p.b + (2 * t + i * 8) * 8 + g;
         b[i] = pair_of(at[0], at[8]);
     }
     float c[4] = {1, 1, 1, 1};
-    ptx::mma_16x8x16(c, a, b);
+    ptx::mma_16x8x16_twice(c, a, b);
     for (unsigned i = 0; i < 4; ++i)
         p.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
-// Sixteen bytes a thread by way of shared memory; `groups` later ones may still be under way.
+// Sixteen bytes a thread by way of shared memory.
 struct CopyAround {
     const float* in;
     float* out;
@@ -328,16 +329,16 @@ std::vector<float> copied_around(bool wait) {
 
 TEST_CASE_METHOD(EmulatorFixture, "tensor units multiply matrices that are spread over a warp",
                  "[gpu][emulator]") {
-    std::vector<std::uint16_t> a(16 * 16), b(16 * 8);
+    std::vector<std::uint16_t> a(16 * kInner), b(kInner * 8);
     std::vector<float> expected(16 * 8, 1);
     for (std::size_t i = 0; i < a.size(); ++i)
         a[i] = model::float_to_half(static_cast<float>(i % 37) - 18);
     for (std::size_t i = 0; i < b.size(); ++i)
         b[i] = model::float_to_half(static_cast<float>(i % 23) / 4);
     for (std::size_t i = 0; i < expected.size(); ++i) {
-        for (std::size_t k = 0; k < 16; ++k)
-            expected[i] +=
-                model::half_to_float(a[i / 8 * 16 + k]) * model::half_to_float(b[k * 8 + i % 8]);
+        for (std::size_t k = 0; k < kInner; ++k)
+            expected[i] += model::half_to_float(a[i / 8 * kInner + k]) *
+                           model::half_to_float(b[k * 8 + i % 8]);
     }
     Stream stream;
     const auto device_a = DeviceBuffer<std::uint16_t>::upload(a);

@@ -6,7 +6,7 @@
 
 namespace troupe::emulator {
 
-void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]);
+void mma_16x8x16_twice(float (&c)[4], const std::uint32_t (&a)[8], const std::uint32_t (&b)[4]);
 void copy_async(void* shared, const void* global);
 void commit_copies();
 void wait_for_copies(unsigned pending);

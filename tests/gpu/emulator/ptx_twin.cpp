@@ -20,57 +20,76 @@ struct MmaOperands {
     const std::uint32_t* b;
 };
 
-void widen(const std::uint16_t* halves, double* values, unsigned count) {
-    for (unsigned i = 0; i < count; i += 4) {
-        const __m128i four = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(halves + i));
-        _mm256_storeu_pd(values + i, _mm256_cvtps_pd(_mm_cvtph_ps(four)));
+void widen(const std::uint16_t* halves, float* values, unsigned count) {
+    for (unsigned i = 0; i < count; i += 8) {
+        const __m128i eight = _mm_load_si128(reinterpret_cast<const __m128i*>(halves + i));
+        _mm256_storeu_ps(values + i, _mm256_cvtph_ps(eight));
     }
 }
 
-// The products are exact in double, their sum nearly so; it is rounded to float32 once.
-void multiply(void* const* lanes) {
-    alignas(16) std::uint16_t a[kRows * kInner];
+// Which row and column of c its number `i` is in a lane.
+unsigned row_of(unsigned lane, unsigned i) {
+    return lane / 4 + 8 * (i / 2);
+}
+unsigned column_of(unsigned lane, unsigned i) {
+    return 2 * (lane % 4) + i % 2;
+}
+
+// Products of halves are exact in float32; they are added to `c` in ascending order. `first`: 0 or
+// 1, which halves of the operands.
+void add_product(void* const* lanes, unsigned first, __m256 (&c)[kRows]) {
+    alignas(16) std::uint16_t a_halves[kRows * kInner];
     alignas(16) std::uint16_t b_columns[kColumns * kInner];
     for (unsigned lane = 0; lane < 32; ++lane) {
         const auto& own = *static_cast<const MmaOperands*>(lanes[lane]);
         const unsigned g = lane / 4, t = lane % 4;
         for (unsigned i = 0; i < 4; ++i) {
             const unsigned row = g + 8 * (i % 2), column = 2 * t + 8 * (i / 2);
-            std::memcpy(a + row * kInner + column, own.a + i, 4);
+            std::memcpy(a_halves + row * kInner + column, own.a + 4 * first + i, 4);
         }
         for (unsigned i = 0; i < 2; ++i)
-            std::memcpy(b_columns + g * kInner + 2 * t + 8 * i, own.b + i, 4);
+            std::memcpy(b_columns + g * kInner + 2 * t + 8 * i, own.b + 2 * first + i, 4);
     }
-    double wide_a[kRows * kInner];
-    double wide_columns[kColumns * kInner];
-    double b[kInner][kColumns];
-    widen(a, wide_a, kRows * kInner);
-    widen(b_columns, wide_columns, kColumns * kInner);
-    for (unsigned n = 0; n < kColumns; ++n) {
-        for (unsigned k = 0; k < kInner; ++k)
-            b[k][n] = wide_columns[n * kInner + k];
-    }
-    double sums[kRows][kColumns] = {};
+    float a[kRows * kInner];
+    float columns[kColumns * kInner];
+    widen(a_halves, a, kRows * kInner);
+    widen(b_columns, columns, kColumns * kInner);
+    __m256 b[kInner];
+    const __m256i stride =
+        _mm256_mullo_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(kInner));
+    for (unsigned k = 0; k < kInner; ++k)
+        b[k] = _mm256_i32gather_ps(columns + k, stride, sizeof(float));
     for (unsigned m = 0; m < kRows; ++m) {
-        for (unsigned k = 0; k < kInner; ++k) {
-            for (unsigned n = 0; n < kColumns; ++n)
-                sums[m][n] += wide_a[m * kInner + k] * b[k][n];
-        }
+        for (unsigned k = 0; k < kInner; ++k)
+            c[m] = _mm256_fmadd_ps(_mm256_set1_ps(a[m * kInner + k]), b[k], c[m]);
     }
-    for (unsigned lane = 0; lane < 32; ++lane) {
-        float* const c = static_cast<const MmaOperands*>(lanes[lane])->c;
-        for (unsigned i = 0; i < 4; ++i) {
-            const double sum = sums[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2];
-            c[i] = static_cast<float>(sum + c[i]);
+}
+
+void multiply_twice(void* const* lanes) {
+    alignas(32) float c[kRows][kColumns];
+    const auto for_each_sum = [&](auto visit) {
+        for (unsigned lane = 0; lane < 32; ++lane) {
+            float* const own = static_cast<const MmaOperands*>(lanes[lane])->c;
+            for (unsigned i = 0; i < 4; ++i)
+                visit(c[row_of(lane, i)][column_of(lane, i)], own[i]);
         }
-    }
+    };
+    for_each_sum([](float& whole, const float& own) { whole = own; });
+    __m256 rows[kRows];
+    for (unsigned m = 0; m < kRows; ++m)
+        rows[m] = _mm256_load_ps(c[m]);
+    add_product(lanes, 0, rows);
+    add_product(lanes, 1, rows);
+    for (unsigned m = 0; m < kRows; ++m)
+        _mm256_store_ps(c[m], rows[m]);
+    for_each_sum([](const float& whole, float& own) { own = whole; });
 }
 
 }  // namespace
 
-void mma_16x8x16(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+void mma_16x8x16_twice(float (&c)[4], const std::uint32_t (&a)[8], const std::uint32_t (&b)[4]) {
     MmaOperands operands{c, a, b};
-    meet(WarpOperation::multiply, &operands, multiply);
+    meet(WarpOperation::multiply, &operands, multiply_twice);
 }
 
 void copy_async(void* shared, const void* global) {
