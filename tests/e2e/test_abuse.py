@@ -14,7 +14,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from test_stories import DATA, stories  # noqa: F401  (a fixture)
+from serving import STORIES
 from wire import TERMINAL, text_of
 
 PEOPLE = 64
@@ -217,7 +217,7 @@ async def read_a_kilobyte_a_second(raw):
 
 @pytest.fixture
 def abused(start_server, request):
-    model = request.getfixturevalue("stories") if DATA.exists() else "toy"
+    model = request.getfixturevalue("stories") if STORIES.exists() else "toy"
     return start_server("--max-waiting", "400", "--kv-memory", "8MB", model=model)
 
 
