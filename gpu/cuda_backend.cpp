@@ -13,6 +13,7 @@
 
 #include "gpu/device_memory.hpp"
 #include "gpu/device_model.hpp"
+#include "gpu/device_users.hpp"
 #include "gpu/forward.hpp"
 #include "gpu/kernels/sample.hpp"
 #include "gpu/slot_table.hpp"
@@ -397,20 +398,62 @@ Result<cudaDeviceProp> find_card() {
     return card;
 }
 
+Result<std::unique_ptr<CudaBackend>> make_on_device(const model::GgufFile& file,
+                                                    const CudaOptions& options) {
+    const Result<cudaDeviceProp> card = find_card();
+    if (!card) return card.error();
+    Result<DeviceModel> device = upload_model(file);
+    if (!device) return device.error();
+    model::BackendInfo info = describe(*device, options, *card);
+    auto backend = std::make_unique<CudaBackend>(std::move(*device), std::move(info), options);
+    if (Result<> pages = backend->allocate_pages(options); !pages) return pages.error();
+    return backend;
+}
+
+// What every call goes to, made anew by reset() where the device has failed: then all that the
+// process had on it is gone, of a draft model beside this one, too.
+class RecoveringBackend final : public model::Backend, private DeviceUser {
+ public:
+    RecoveringBackend(const model::GgufFile& file, CudaOptions options,
+                      std::unique_ptr<CudaBackend> backend)
+        : file_(file), options_(std::move(options)), backend_(std::move(backend)) {
+        info_ = backend_->info();
+        options_.kv_pages = info_.pages_total;
+    }
+
+    [[nodiscard]] const model::BackendInfo& info() const override { return info_; }
+    void submit(const model::StepPlan& plan) override { present().submit(plan); }
+    void wait(model::StepResult& result) override { present().wait(result); }
+    void reset() override {
+        if (device_failed()) reset_device();
+        if (backend_) return backend_->reset();
+        Result<std::unique_ptr<CudaBackend>> backend = make_on_device(file_, options_);
+        if (!backend) throw model::BackendError(backend.error().message);
+        backend_ = std::move(*backend);
+    }
+
+ private:
+    void leave_device() override { backend_.reset(); }
+    CudaBackend& present() {
+        if (!backend_) throw model::BackendError("the CUDA device was reset");
+        return *backend_;
+    }
+
+    const model::GgufFile& file_;
+    CudaOptions options_;
+    model::BackendInfo info_;
+    std::unique_ptr<CudaBackend> backend_;  // null between a fault and the reset() after it
+};
+
 }  // namespace
 
 Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile& file,
                                                           const CudaOptions& options) {
     TROUPE_ASSERT(options.slots_max > 0 && options.tokens_per_step_max > 0);
     try {
-        const Result<cudaDeviceProp> card = find_card();
-        if (!card) return card.error();
-        Result<DeviceModel> device = upload_model(file);
-        if (!device) return device.error();
-        model::BackendInfo info = describe(*device, options, *card);
-        auto backend = std::make_unique<CudaBackend>(std::move(*device), std::move(info), options);
-        if (Result<> pages = backend->allocate_pages(options); !pages) return pages.error();
-        return backend;
+        Result<std::unique_ptr<CudaBackend>> backend = make_on_device(file, options);
+        if (!backend) return backend.error();
+        return std::make_unique<RecoveringBackend>(file, options, std::move(*backend));
     } catch (const model::BackendError& error) {
         return Error{ErrorKind::out_of_memory,
                      fmt::format("the CUDA device cannot hold the model or its buffers: {}; lower "

@@ -23,9 +23,10 @@ struct CudaOptions {
     std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
 };
 
-// `file` is read here and not needed afterwards. Errors, each saying what to change: unsupported
-// where there is no card, no driver, or none that this build can use; those of reading the model;
-// out_of_memory for weights or KV cache that the card has no room for.
+// `file` must outlive the backend: after a fault of the device, which nothing on it survives,
+// reset() reads it again. Errors, each saying what to change: unsupported where there is no card,
+// no driver, or none that this build can use; those of reading the model; out_of_memory for weights
+// or KV cache that the card has no room for.
 [[nodiscard]] Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile& file,
                                                                         const CudaOptions& options);
 

@@ -21,12 +21,13 @@ FLAGS = os.environ.get("TROUPE_TEST_FLAGS", "").split()
 class Server:
     """A running `troupe serve`. Its log is kept and shown where a test fails."""
 
-    def __init__(self, *flags, model=None, program=TROUPE):
+    def __init__(self, *flags, model=None, program=TROUPE, variables=None):
         model = model or MODEL
         port = () if "--port" in flags else ("--port", "0")
         self.process = subprocess.Popen(
             [program, "serve", "--model", model, *port, *FLAGS, *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            env=dict(os.environ, **(variables or {})))
         self.log = []
         self.url = None
         self._ready = threading.Event()

@@ -1,6 +1,6 @@
-"""The build with the CUDA backend, by nvcc, on a machine that has no card."""
+"""The CUDA backend without a card: nvcc's build where no driver is, and a card that is lost, emulated."""
 
-import os
+import concurrent.futures
 import pathlib
 import subprocess
 
@@ -9,17 +9,30 @@ import pytest
 
 from serving import ROOT, Server
 
-CUDA_TROUPE = pathlib.Path(os.environ.get("TROUPE_CUDA", ROOT / "build" / "cuda" / "troupe"))
-pytestmark = [
-    pytest.mark.skipif(not CUDA_TROUPE.exists(),
-                       reason="no build/cuda/troupe (tools/test makes it where nvcc is)"),
+BY_NVCC = ROOT / "build" / "cuda" / "troupe"
+EMULATED = ROOT / "build" / "cuda-emulated" / "troupe"
+no_card = [
+    pytest.mark.skipif(not BY_NVCC.exists(),
+                       reason="no build/cuda/troupe (tools/test --all makes it where nvcc is)"),
     pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(),
                        reason="there is a card here: tools/gpu-check tries it"),
 ]
 
 
+def without_a_card(test):
+    for mark in no_card:
+        test = mark(test)
+    return test
+
+
+def complete(server, **more):
+    asked = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 8, **more}
+    return httpx.post(server.url + "/v1/completions", json=asked, timeout=60)
+
+
+@without_a_card
 def test_without_a_driver_cuda_ends_with_one_line_that_says_what_to_do(stories):
-    done = subprocess.run([CUDA_TROUPE, "serve", "--port", "0", "--backend", "cuda", "--model",
+    done = subprocess.run([BY_NVCC, "serve", "--port", "0", "--backend", "cuda", "--model",
                            stories], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stdout == ""
     said = [line for line in done.stderr.splitlines() if line.startswith("troupe: ")]
@@ -28,13 +41,30 @@ def test_without_a_driver_cuda_ends_with_one_line_that_says_what_to_do(stories):
     assert "driver" in said[0] and "--backend cpu" in said[0]
 
 
+@without_a_card
 def test_without_a_driver_auto_says_so_and_serves_on_the_cpu(stories):
-    server = Server("--backend", "auto", model=stories, program=CUDA_TROUPE)
+    server = Server("--backend", "auto", model=stories, program=BY_NVCC)
     try:
         assert any("no CUDA device can be used" in line and "running on the CPU" in line
                    for line in server.log)
-        asked = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 8}
-        answer = httpx.post(server.url + "/v1/completions", json=asked, timeout=60).json()
-        assert answer["usage"]["completion_tokens"] == 8
+        assert complete(server).json()["usage"]["completion_tokens"] == 8
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.skipif(not EMULATED.exists(), reason="no build/cuda-emulated/troupe")
+def test_a_lost_card_is_told_to_every_client_and_the_next_is_served(stories):
+    # Some thirty steps of seventy kernels.
+    server = Server("--backend", "cuda", "--max-context", "512", model=stories, program=EMULATED,
+                    variables={"TROUPE_EMULATOR_LOSE_AFTER": "2000"})
+    try:
+        before = complete(server).json()["choices"][0]["text"]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            lost = list(pool.map(lambda _: complete(server, max_tokens=300, ignore_eos=True),
+                                 range(3)))
+        assert [answer.status_code for answer in lost] == [500] * 3
+        assert all("error" in answer.json() for answer in lost)
+        assert complete(server).json()["choices"][0]["text"] == before
+        assert any("the device was lost" in line for line in server.log)
     finally:
         assert server.stop() == 0

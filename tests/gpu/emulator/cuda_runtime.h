@@ -84,6 +84,7 @@ struct cudaDeviceProp {
     std::size_t totalGlobalMem;
     int major, minor;
     int multiProcessorCount;
+    int l2CacheSize;  // bytes
 };
 
 struct cudaLaunchConfig_t {
@@ -118,6 +119,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDeviceReset();
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);

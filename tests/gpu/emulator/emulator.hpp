@@ -17,6 +17,10 @@ void set_seed(std::uint64_t seed);
 // A new device: no fault, no pending work. Memory and streams must have been given back.
 void reset_device();
 
+// After so many more kernels the device is lost, once: a fault that stays until cudaDeviceReset().
+// For a whole program, the environment's TROUPE_EMULATOR_LOSE_AFTER says the same.
+void lose_device_after(std::uint64_t kernels);
+
 // Kernels launched since the last reset_device().
 [[nodiscard]] std::uint64_t launches();
 

@@ -5,6 +5,7 @@
 // wrong under some seed.
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <deque>
 #include <memory>
 #include <set>
@@ -53,6 +54,26 @@ class Device {
     std::uint64_t launches = 0;
     std::string fault;
     cudaError_t last_error = cudaSuccess;
+    std::uint64_t kernels_to_loss = 0;  // 0: never
+
+    Device() {
+        if (const char* text = std::getenv("TROUPE_EMULATOR_LOSE_AFTER"))
+            kernels_to_loss = std::strtoull(text, nullptr, 10);
+    }
+    // Nothing is left but the seed, which goes on.
+    void reset() {
+        const std::uint64_t seed = seed_, draws = draws_;
+        this->~Device();
+        new (this) Device();
+        kernels_to_loss = 0;
+        seed_ = seed;
+        draws_ = draws;
+    }
+    void count_kernel() {
+        ++launches;
+        if (kernels_to_loss != 0 && --kernels_to_loss == 0)
+            fail(cudaErrorLaunchFailure, "the device was lost");
+    }
 
     void set_seed(std::uint64_t seed) {
         seed_ = seed;
@@ -172,6 +193,10 @@ const std::string& fault() {
     return device().fault;
 }
 
+void lose_device_after(std::uint64_t kernels) {
+    device().kernels_to_loss = kernels;
+}
+
 std::uint64_t launches() {
     return device().launches;
 }
@@ -188,7 +213,7 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::vector<Paramet
     if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65'535 || grid.z > 65'535)
         return device().report(cudaErrorInvalidValue);
     return device().enqueue(config.stream, {[config, host_address, body = std::move(thread_body)] {
-                                ++device().launches;
+                                device().count_kernel();
                                 const std::string what =
                                     host_address
                                         ? "a kernel's parameter is the address of host memory"
@@ -234,7 +259,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-    *properties = {"emulated device", DeviceMemory::kTotalBytes, 8, 0, 4};
+    *properties = {"emulated device", DeviceMemory::kTotalBytes, 8, 0, 4, 1 << 20};
     return cudaSuccess;
 }
 
@@ -314,6 +339,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaDeviceSynchronize() {
     return device().run_until([] { return device().idle(); });
+}
+
+cudaError_t cudaDeviceReset() {
+    if (!device().streams.empty()) return device().report(cudaErrorInvalidValue);
+    device().reset();
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {

@@ -12,6 +12,8 @@ const std::string& fault() {
 
 void reset_device() {}
 
+void lose_device_after(std::uint64_t) {}
+
 std::uint64_t launches() {
     return 0;
 }
