@@ -1,6 +1,10 @@
 #include "model/byte_level.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "model/utf8.hpp"
 
@@ -39,6 +43,31 @@ constexpr std::array<int, spellings_end> byte_of_spelling = make_bytes();
 
 void append_byte_spelling(std::string& out, unsigned char byte) {
     append_utf8(out, spelling_of_byte[byte]);
+}
+
+std::string byte_piece(unsigned byte) {
+    return fmt::format("<0x{:02X}>", byte);
+}
+
+std::size_t marked_word_length(std::string_view text) {
+    std::size_t at = 0;
+    while (text.substr(at).starts_with(space_mark))
+        at += space_mark.size();
+    return std::min(text.find(space_mark, at), text.size());
+}
+
+void append_marked_bytes(std::string& out, std::string_view piece, bool is_byte) {
+    unsigned byte = 0;
+    if (is_byte && piece.size() == 6 && piece.starts_with("<0x") &&
+        std::from_chars(piece.data() + 3, piece.data() + 5, byte, 16).ptr == piece.data() + 5) {
+        out.push_back(static_cast<char>(byte));
+        return;
+    }
+    while (!piece.empty()) {
+        const std::size_t length = piece.starts_with(space_mark) ? space_mark.size() : 1;
+        out.push_back(length > 1 ? ' ' : piece[0]);
+        piece.remove_prefix(length);
+    }
 }
 
 void append_spelled_bytes(std::string& out, std::string_view piece) {

@@ -30,6 +30,8 @@ class Tokenizer {
 
     // Appends the ids of text that a user wrote: never a control token, whatever the text looks
     // like, and no BOS. Any bytes are accepted, valid UTF-8 or not. Time is O(n log n) in bytes.
+    // Where `out` is empty, the text is the beginning of the input: some tokenizers put a blank in
+    // front there alone.
     virtual void encode(std::string_view text, std::vector<TokenId>& out) const = 0;
 
     // The first spelling of a control token at or after `from`, the longest one where several begin

@@ -3,6 +3,8 @@
 #include <array>
 #include <limits>
 
+#include "model/byte_level.hpp"
+
 namespace troupe::model {
 
 namespace {
@@ -28,6 +30,67 @@ Result<std::optional<TokenId>> find_token_id(const GgufFile& file, std::string_v
     return std::optional(static_cast<TokenId>(**found));
 }
 
+// Files write it as an array of bytes, signed or not.
+Result<std::string> read_character_map(const GgufFile& file) {
+    std::vector<std::int32_t> numbers;
+    if (Result<> taken = take(file.find_i32s("tokenizer.ggml.precompiled_charsmap"), numbers);
+        !taken) {
+        return taken.error();
+    }
+    std::string bytes;
+    for (const std::int32_t number : numbers)
+        bytes.push_back(static_cast<char>(number));
+    return bytes;
+}
+
+// What files say of text before pieces are looked for, beyond the pre-tokenizer's name.
+Result<> read_normalizer(const GgufFile& file, TokenizerData& data) {
+    using Kind = NormalizerStep::Kind;
+    std::vector<NormalizerStep> steps;
+    if (data.model == "gemma4") {
+        data.model = "gpt2";
+        data.pre = "gemma4";
+        data.spells_bytes = false;
+        data.byte_fallback = true;
+        steps = {{Kind::replace, " ", std::string(space_mark)}};
+    } else if (data.model == "bert") {
+        // The converter wrote "##x" as "x" and "x" as U+2581 "x".
+        data.word_prefix = space_mark;
+        steps = {{Kind::clean},
+                 {Kind::space_ideographs},
+                 {Kind::nfd},
+                 {Kind::strip_accents},
+                 {Kind::lowercase}};
+        const SplitStep words[] = {{R"(\s+)", SplitBehavior::removed},
+                                   {R"([\p{P}$+<=>^`|~])", SplitBehavior::isolated}};
+        Result<PreTokenizer> split = PreTokenizer::make(words);
+        if (!split) return split.error();
+        data.pretokenizer = std::move(*split);
+    } else if (data.model == "t5") {
+        Result<std::string> map = read_character_map(file);
+        if (!map) return map.error();
+        bool collapses = false;
+        if (Result<> taken =
+                take(file.find_bool("tokenizer.ggml.remove_extra_whitespaces"), collapses);
+            !taken) {
+            return taken;
+        }
+        if (!map->empty()) steps.push_back({Kind::precompiled, std::move(*map)});
+        if (collapses)
+            steps.insert(steps.end(),
+                         {{Kind::strip_left}, {Kind::strip_right}, {Kind::collapse_spaces}});
+        steps.push_back({Kind::replace, " ", std::string(space_mark)});
+        if (data.add_space_prefix.value_or(true)) {
+            steps.push_back({Kind::prepend_unless_there, "", std::string(space_mark)});
+        }
+        data.byte_fallback = true;
+    }
+    Result<TextNormalizer> made = TextNormalizer::make(steps);
+    if (!made) return made.error();
+    data.normalizer = std::move(*made);
+    return {};
+}
+
 Result<> read_special_tokens(const GgufFile& file, TokenizerData& data) {
     Result<std::optional<TokenId>> bos = find_token_id(file, "tokenizer.ggml.bos_token_id");
     if (!bos) return bos.error();
@@ -35,6 +98,9 @@ Result<> read_special_tokens(const GgufFile& file, TokenizerData& data) {
     if (!eos) return eos.error();
     data.bos = *bos;
     data.eos = *eos;
+    Result<std::optional<TokenId>> unknown = find_token_id(file, "tokenizer.ggml.unknown_token_id");
+    if (!unknown) return unknown.error();
+    data.unknown = *unknown;
     constexpr std::array keys = {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"};
     for (const char* key : keys) {
         Result<std::optional<TokenId>> id = find_token_id(file, key);
@@ -67,6 +133,7 @@ Result<TokenizerData> read_tokenizer_data(const GgufFile& file) {
          }) {
         if (!taken) return taken.error();
     }
+    if (Result<> read = read_normalizer(file, data); !read) return read.error();
     for (const std::int32_t type : types) {
         // Unknown values appear in the wild (0 for "undefined"); they are ordinary text.
         const bool known = type >= 1 && type <= 6;
@@ -78,7 +145,7 @@ Result<TokenizerData> read_tokenizer_data(const GgufFile& file) {
 Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const GgufFile& file) {
     Result<TokenizerData> data = read_tokenizer_data(file);
     if (!data) return data.error();
-    return make_tokenizer(*data);
+    return make_tokenizer(std::move(*data));
 }
 
 }  // namespace troupe::model

@@ -5,42 +5,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/byte_level.hpp"
 #include "model/utf8.hpp"
 
 namespace troupe::model {
 
 namespace {
 
-constexpr std::string_view space_mark = "\xE2\x96\x81";  // U+2581
-
-std::string byte_piece(unsigned byte) {
-    return fmt::format("<0x{:02X}>", byte);
-}
-
 void bytes_of_spm_piece(std::string_view piece, TokenType type, std::string& out) {
-    if (type == TokenType::byte) {
-        for (unsigned byte = 0; byte < 256; ++byte) {
-            if (piece == byte_piece(byte)) out.push_back(static_cast<char>(byte));
-        }
-        return;
-    }
-    while (!piece.empty()) {
-        if (piece.starts_with(space_mark)) {
-            out.push_back(' ');
-            piece.remove_prefix(space_mark.size());
-        } else {
-            out.push_back(piece[0]);
-            piece.remove_prefix(1);
-        }
-    }
-}
-
-// Up to the next space that follows something else: no piece of most vocabularies reaches past it.
-std::size_t word_length(std::string_view text) {
-    std::size_t at = 0;
-    while (text.substr(at).starts_with(space_mark))
-        at += space_mark.size();
-    return std::min(text.find(space_mark, at), text.size());
+    append_marked_bytes(out, piece, type == TokenType::byte);
 }
 
 }  // namespace
@@ -84,7 +57,7 @@ void SpmTokenizer::fill_words() {
     for (TokenId id = 0; id < vocabulary_.size(); ++id) {
         const std::string_view word = piece(id);
         if (word.empty() || mergeable_.find(word) != id) continue;
-        if (word_length(word) != word.size()) words_are_separate_ = false;
+        if (marked_word_length(word) != word.size()) words_are_separate_ = false;
         merge_word(word, queue);
         std::size_t count = 0;
         queue.for_each([&count](Span) { ++count; });
@@ -113,7 +86,7 @@ void SpmTokenizer::encode_between_added(std::string_view text, Queue& queue,
     }
     std::string_view rest = marked;
     while (!rest.empty()) {
-        const std::size_t length = words_are_separate_ ? word_length(rest) : rest.size();
+        const std::size_t length = words_are_separate_ ? marked_word_length(rest) : rest.size();
         encode_word(rest.substr(0, length), queue, out);
         rest.remove_prefix(length);
     }

@@ -25,6 +25,11 @@ struct Utf8Unit {
 // The first unit of `bytes`, which must not be empty.
 [[nodiscard]] Utf8Unit next_utf8(std::string_view bytes);
 
+[[nodiscard]] bool is_utf8(std::string_view bytes);
+
+// How many of the leading bytes are whole code points, or else how many are none.
+[[nodiscard]] std::size_t utf8_run_length(std::string_view bytes, bool well_formed);
+
 void append_utf8(std::string& out, char32_t code_point);
 
 }  // namespace troupe::model

@@ -54,12 +54,17 @@ Result<> check(const TokenizerData& data) {
         return invalid_input(
             fmt::format("{} token types for {} tokens", data.types.size(), data.tokens.size()));
     }
+    if (!data.rules.empty() && data.rules.size() != data.tokens.size()) {
+        return invalid_input(
+            fmt::format("{} token rules for {} tokens", data.rules.size(), data.tokens.size()));
+    }
     const auto in_range = [&](TokenId id) {
         return id >= 0 && static_cast<std::size_t>(id) < data.tokens.size();
     };
     std::vector<TokenId> named = data.more_end_tokens;
     if (data.bos) named.push_back(*data.bos);
     if (data.eos) named.push_back(*data.eos);
+    if (data.unknown) named.push_back(*data.unknown);
     for (const TokenId id : named) {
         if (!in_range(id)) {
             return invalid_input(fmt::format("special token {} is outside the vocabulary of {}", id,
@@ -91,7 +96,7 @@ Result<Vocabulary> Vocabulary::make(const TokenizerData& data, BytesOfPiece byte
     made.choose_end_tokens(data);
     made.settle_types();
     made.fill_bytes(bytes_of_piece);
-    made.fill_tables();
+    made.fill_tables(data);
     return made;
 }
 
@@ -138,16 +143,27 @@ void Vocabulary::fill_bytes(BytesOfPiece bytes_of_piece) {
     }
 }
 
-void Vocabulary::fill_tables() {
+void Vocabulary::fill_tables(const TokenizerData& data) {
     std::vector<AddedTokens::Entry> control;
     std::vector<AddedTokens::Entry> user_defined;
+    std::vector<AddedTokens::Entry> normalized;
     for (TokenId id = 0; id < size(); ++id) {
         if (piece(id).empty()) continue;
-        if (type(id) == TokenType::control) control.push_back({piece(id), id});
-        if (type(id) == TokenType::user_defined) user_defined.push_back({piece(id), id});
+        const AddedTokenRules rules =
+            data.rules.empty() ? AddedTokenRules{} : data.rules[static_cast<std::size_t>(id)];
+        if (type(id) == TokenType::control) control.push_back({piece(id), id, rules});
+        if (type(id) != TokenType::user_defined) continue;
+        const bool as_it_is = !rules.in_normalized || data.normalizer.is_empty();
+        (as_it_is ? user_defined : normalized).push_back({piece(id), id, rules});
+        if (!as_it_is) normalized_spellings_.add(data.normalizer.run(piece(id), false));
     }
+    for (TokenId i = 0; i < normalized_spellings_.count(); ++i) {
+        normalized[static_cast<std::size_t>(i)].spelling = normalized_spellings_.at(i);
+    }
+    std::erase_if(normalized, [](const auto& entry) { return entry.spelling.empty(); });
     control_tokens_ = AddedTokens(std::move(control));
     user_defined_tokens_ = AddedTokens(std::move(user_defined));
+    normalized_tokens_ = AddedTokens(std::move(normalized));
 }
 
 }  // namespace troupe::model

@@ -41,6 +41,8 @@ class Vocabulary {
     [[nodiscard]] std::span<const TokenId> end_tokens() const { return end_tokens_; }
     [[nodiscard]] const AddedTokens& control_tokens() const { return control_tokens_; }
     [[nodiscard]] const AddedTokens& user_defined_tokens() const { return user_defined_tokens_; }
+    // Those that are looked for in normalised text, by their normalised spelling.
+    [[nodiscard]] const AddedTokens& normalized_tokens() const { return normalized_tokens_; }
 
  private:
     Vocabulary() = default;
@@ -50,6 +52,7 @@ class Vocabulary {
     class Strings {
      public:
         void add(std::string_view text);
+        [[nodiscard]] TokenId count() const { return static_cast<TokenId>(begins_.size()) - 1; }
         [[nodiscard]] std::string_view at(TokenId id) const {
             const auto i = static_cast<std::size_t>(id);
             return {text_.data() + begins_[i], begins_[i + 1] - begins_[i]};
@@ -63,7 +66,7 @@ class Vocabulary {
     void choose_end_tokens(const TokenizerData& data);
     void settle_types();
     void fill_bytes(BytesOfPiece bytes_of_piece);
-    void fill_tables();
+    void fill_tables(const TokenizerData& data);
 
     Strings pieces_;
     Strings bytes_;
@@ -74,6 +77,8 @@ class Vocabulary {
     std::vector<TokenId> end_tokens_;
     AddedTokens control_tokens_;
     AddedTokens user_defined_tokens_;
+    AddedTokens normalized_tokens_;
+    Strings normalized_spellings_;
 };
 
 }  // namespace troupe::model

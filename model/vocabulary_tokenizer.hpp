@@ -1,6 +1,7 @@
 // What every tokenizer over a Vocabulary answers the same way; subclasses add encode().
 #pragma once
 
+#include "model/utf8.hpp"
 #include "model/vocabulary.hpp"
 
 namespace troupe::model {
@@ -30,6 +31,11 @@ class VocabularyTokenizer : public Tokenizer {
 
  protected:
     explicit VocabularyTokenizer(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
+    // Takes what `data` says of normalising.
+    VocabularyTokenizer(Vocabulary vocabulary, TokenizerData& data)
+        : vocabulary_(std::move(vocabulary)),
+          normalizer_(std::move(data.normalizer)),
+          marking_(std::move(data.marking)) {}
 
     Result<> set_add_bos(bool add_bos) {
         if (add_bos && !bos()) {
@@ -40,12 +46,44 @@ class VocabularyTokenizer : public Tokenizer {
     }
 
     // User-defined tokens stand for themselves wherever they are spelt; `encode_stretch(stretch)`
-    // appends the ids of what lies between them.
+    // appends the ids of what lies between them, normalised.
     template <class EncodeStretch>
     void encode_around_added(std::string_view text, std::vector<TokenId>& out,
-                             EncodeStretch encode_stretch) const {
+                             const EncodeStretch& encode_stretch) const {
+        split_at(vocabulary_.user_defined_tokens(), text, out, [&](std::string_view stretch) {
+            if (normalizer_.is_empty()) return mark(stretch, out, encode_stretch);
+            const std::string normalized = normalizer_.run(stretch, out.empty());
+            split_at(vocabulary_.normalized_tokens(), normalized, out,
+                     [&](std::string_view part) { mark(part, out, encode_stretch); });
+        });
+    }
+
+    // Calls `visit(run, well_formed)` for each run of well-formed or ill-formed UTF-8.
+    template <class Visit>
+    static void for_each_valid_run(std::string_view text, const Visit& visit) {
+        if (is_utf8(text)) return visit(text, true);
+        for (bool well_formed = true; !text.empty(); well_formed = !well_formed) {
+            const std::size_t length = utf8_run_length(text, well_formed);
+            if (length > 0) visit(text.substr(0, length), well_formed);
+            text.remove_prefix(length);
+        }
+    }
+
+    Vocabulary vocabulary_;
+
+ private:
+    template <class EncodeStretch>
+    void mark(std::string_view stretch, const std::vector<TokenId>& out,
+              const EncodeStretch& encode_stretch) const {
+        if (marking_.is_empty()) return encode_stretch(stretch);
+        encode_stretch(marking_.run(stretch, out.empty()));
+    }
+
+    template <class EncodeStretch>
+    static void split_at(const AddedTokens& tokens, std::string_view text,
+                         std::vector<TokenId>& out, const EncodeStretch& encode_stretch) {
         std::size_t done = 0;
-        while (const auto added = vocabulary_.user_defined_tokens().next(text, done)) {
+        while (const auto added = tokens.next(text, done)) {
             encode_stretch(text.substr(done, added->begin - done));
             out.push_back(added->id);
             done = added->end;
@@ -53,9 +91,8 @@ class VocabularyTokenizer : public Tokenizer {
         encode_stretch(text.substr(done));
     }
 
-    Vocabulary vocabulary_;
-
- private:
+    TextNormalizer normalizer_;
+    TextNormalizer marking_;
     bool add_bos_ = false;
 };
 

@@ -27,7 +27,7 @@ std::unique_ptr<const Tokenizer> make_small_tokenizer() {
     }
     data.tokens.insert(data.tokens.end(), {"ab", "abc"});
     data.merges = {"a b", "ab c"};
-    auto made = make_tokenizer(data);
+    auto made = make_tokenizer(std::move(data));
     TROUPE_ASSERT(made);
     return std::move(*made);
 }

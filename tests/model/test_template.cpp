@@ -30,7 +30,7 @@ std::unique_ptr<const model::Tokenizer> byte_tokenizer(bool add_bos) {
     }
     data.bos = 0;
     data.add_bos = add_bos;
-    auto made = model::make_tokenizer(data);
+    auto made = model::make_tokenizer(std::move(data));
     REQUIRE(made.has_value());
     return std::move(*made);
 }

@@ -81,7 +81,7 @@ std::unique_ptr<const model::Tokenizer> byte_tokenizer(const std::vector<std::st
         data.types.push_back(model::TokenType::normal);
     }
     data.add_bos = true;
-    auto made = model::make_tokenizer(data);
+    auto made = model::make_tokenizer(std::move(data));
     REQUIRE(made.has_value());
     return std::move(*made);
 }

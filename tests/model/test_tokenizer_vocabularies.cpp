@@ -57,7 +57,7 @@ void check_cases_of(const std::string& name, std::string_view vocabulary, bool b
 
 TEST_CASE("vocabularies give the ids of their reference files", "[model][tokenizer]") {
     const auto name = GENERATE(as<std::string>{}, "gpt-2", "starcoder", "refact", "falcon", "mpt",
-                               "deepseek-llm", "deepseek-coder", "llama-spm", "phi-3");
+                               "deepseek-llm", "deepseek-coder", "llama-spm", "phi-3", "bert-bge");
     const std::string base = folder + "ggml-vocab-" + name + ".gguf";
     if (!test::have_shared(base)) return;
     CAPTURE(name);
