@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
+#include <map>
 #include <sstream>
 
+#include "model/pretokenizer_expressions.hpp"
 #include "tests/model/test_tokenizer_support.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/stories260k.hpp"
@@ -136,4 +138,64 @@ TEST_CASE("the tiny model's prompts give the ids of llama2.c", "[model][tokenize
         (*tokenizer)->encode(boost::json::value_to<std::string>(one.at("prompt")), ids);
         CHECK(ids == test::ids_of(one.at("prompt_ids")));
     }
+}
+
+TEST_CASE("every pre-tokenizer leaves the text whole", "[model][tokenizer]") {
+    const std::string text =
+        "It's 12345 na\xC3\xAFve \xE4\xBD\xA0\xE5\xA5\xBD,  WORDS\n\n\tand (more) it's!  ";
+    for (const std::string_view name : model::pretokenizer_names()) {
+        CAPTURE(std::string(name));
+        const auto made = model::PreTokenizer::make(name);
+        REQUIRE(made.has_value());
+        std::string whole;
+        std::size_t count = 0;
+        made->split(text, [&](std::string_view stretch) {
+            whole += stretch;
+            ++count;
+        });
+        CHECK(whole == text);
+        CHECK(count > 1);
+    }
+    const auto unknown = model::PreTokenizer::make("nonsense");
+    REQUIRE(unknown.has_error());
+    CHECK(unknown.error().kind == ErrorKind::unsupported);
+    CHECK(unknown.error().message.find("qwen2") != std::string::npos);
+}
+
+// No stretch is less than a token, and where there are as many of both, a stretch is the same token
+// wherever it stands: that is what reference ids say of a pre-tokenizer without its vocabulary.
+// Phi-2's adds tokens for runs of blanks, which come before its pre-tokenizer.
+TEST_CASE("stretches agree with the reference ids of vocabularies that are not at hand",
+          "[model][tokenizer]") {
+    const auto [from, name] =
+        GENERATE(table<std::string, std::string>({{"llama.cpp", "command-r"},
+                                                  {"llama.cpp", "llama-bpe"},
+                                                  {"llama.cpp", "qwen2"},
+                                                  {"llama.cpp", "qwen35"},
+                                                  {"llama.cpp-older", "gpt-4o"},
+                                                  {"llama.cpp-older", "llama4"},
+                                                  {"llama.cpp-older", "chameleon"},
+                                                  {"llama.cpp-older", "deepseek-r1-qwen"},
+                                                  {"llama.cpp-older", "pixtral"},
+                                                  {"llama.cpp-older", "roberta-bpe"}}));
+    const std::string base = "2-tokenizers/" + from + "/ggml-vocab-" + name + ".gguf";
+    if (!test::have_shared(base + ".inp")) return;
+    CAPTURE(name);
+    const auto inputs = read_inputs(test::shared_data(base + ".inp"));
+    const auto outputs = read_outputs(test::shared_data(base + ".out"));
+    REQUIRE(inputs.size() <= outputs.size());
+    const auto made = model::PreTokenizer::make(name);
+    REQUIRE(made.has_value());
+    std::map<std::string, TokenId> tokens;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        CAPTURE(i, inputs[i]);
+        std::vector<std::string> stretches;
+        made->split(inputs[i], [&](std::string_view one) { stretches.emplace_back(one); });
+        CHECK(stretches.size() <= outputs[i].size());
+        if (stretches.size() != outputs[i].size()) continue;
+        for (std::size_t k = 0; k < stretches.size(); ++k) {
+            CHECK(tokens.try_emplace(stretches[k], outputs[i][k]).first->second == outputs[i][k]);
+        }
+    }
+    CHECK(tokens.size() > 10);
 }
