@@ -158,7 +158,8 @@ void FakeClients::send(actors::Submit submit) {
     const actors::RequestId id = submit.request;
     const std::uint32_t answers = submit.answers;
     for (std::uint32_t answer = 0; answer < answers; ++answer) {
-        requests_[id + answer] = {.submit = submit, .heard = {}, .answer = answer};
+        requests_[id + answer] = {
+            .submit = submit, .heard = {}, .prompt_scores = {}, .answer = answer};
         ++unended_;
     }
     if (!scheduler_->send(std::move(submit))) {
