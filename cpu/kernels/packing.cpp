@@ -87,11 +87,13 @@ void dequantize_block(WeightType type, const std::byte* raw, float* out) {
     for (std::size_t j = 0; j < block_columns; ++j) {
         float scale = d;
         if (parts.bytes != 0) scale *= byte_at(bytes + (type == WeightType::q6_k ? j / 16 : 0));
-        float quant = byte_at(quants + j);
-        if (quant_bytes(format) == 256) {
+        float quant = 0.0F;
+        if (quant_bytes(format) == 256) {  // two values a byte, 16 bytes a block
             const auto pair = static_cast<unsigned>(quants[j % 16]);
             quant = static_cast<float>(j < 16 ? pair & 15U : pair >> 4);
             quant -= static_cast<float>(quant_offset(format));
+        } else {
+            quant = byte_at(quants + j);
         }
         out[j] = scale * quant + minimum;
     }
