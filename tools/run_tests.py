@@ -1,12 +1,14 @@
 """Runs the tests that tools/test has asked for and adds them up. Called by tools/test only."""
 
 import argparse
+import concurrent.futures
 import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import venv
 import xml.etree.ElementTree as ElementTree
@@ -15,10 +17,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "troupe"
 REPORTS = ROOT / "build" / "reports"
 # Tests under the sanitizers are slower by their nature: what is tagged [long], and what needs the
-# default model, is left to release.
+# default model, is left to release. Two programs at a time, the long ones first.
 SANITIZED = {
-    "dev": ["runtime", "model", "cpu", "actors", "storage", "gateway", "sim"],
-    "tsan": ["runtime", "actors", "sim", "cpu"],
+    "dev": ["cpu", "sim", "model", "gateway", "actors", "runtime", "storage"],
+    "tsan": ["sim", "actors", "cpu", "runtime"],
 }
 # The matrix of circumstances runs on one thread: nothing there for the thread sanitizer.
 TAGS = {("tsan", "cpu"): "[threads]", ("tsan", "sim"): "~[long]~[.]~[matrix]"}
@@ -26,6 +28,7 @@ TAGS = {("tsan", "cpu"): "[threads]", ("tsan", "sim"): "~[long]~[.]~[matrix]"}
 
 class Tally:
     def __init__(self):
+        self.lock = threading.Lock()  # of whoever adds to it
         self.passed = 0
         self.failed = 0
         self.failures = []
@@ -97,6 +100,13 @@ def run_program(tally, preset, folder, filter_text):
     started = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace", env=environment, timeout=1800)
+    seconds = time.monotonic() - started
+    with tally.lock:
+        add_program(tally, name, done, report)
+        print(f"     {name}: {seconds:.1f} s", flush=True)
+
+
+def add_program(tally, name, done, report):
     for line in sorted(set(done.stdout.splitlines())):
         if line.startswith("skipped:"):
             print(f"     {line}")
@@ -105,7 +115,6 @@ def run_program(tally, preset, folder, filter_text):
         tally.add_failure(name, f"exit {done.returncode}\n{done.stdout[-6000:]}")
     else:
         tally.add_report(name, report)
-    print(f"     {time.monotonic() - started:.1f} s", flush=True)
 
 
 def python_with(requirements):
@@ -196,8 +205,9 @@ def main():
         run_pytest(tally, "page and server", ["tests/e2e/page/with_server.py", "--reruns", "2"])
         for preset, folders in SANITIZED.items():
             build(preset, [f"troupe_test_{folder}" for folder in folders])
-            for folder in folders:
-                run_program(tally, preset, folder, TAGS.get((preset, folder), "~[long]~[.]"))
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda folder: run_program(
+                    tally, preset, folder, TAGS.get((preset, folder), "~[long]~[.]")), folders))
 
     say(f"{time.monotonic() - started:.0f} s")
     for name in tally.failures:
