@@ -16,8 +16,10 @@ import xml.etree.ElementTree as ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "troupe"
 REPORTS = ROOT / "build" / "reports"
+REQUIREMENTS = "tests/e2e/requirements.txt"
+CLIENT_REQUIREMENTS = "tests/e2e/clients/requirements.txt"
 # Tests under the sanitizers are slower by their nature: what is tagged [long], and what needs the
-# default model, is left to release. Two programs at a time, the long ones first.
+# default model, is left to release. The long ones first.
 SANITIZED = {
     "dev": ["cpu", "sim", "model", "gateway", "actors", "runtime", "storage"],
     "tsan": ["sim", "actors", "cpu", "runtime"],
@@ -70,19 +72,42 @@ def say(text):
     print(f"---- {text}", flush=True)
 
 
-def build(preset, targets):
+def build(tally, preset, targets):
+    """True if it could; if not, that is a failure, told with the first lines of the compiler's."""
     say(f"building {preset}")
+    started = time.monotonic()
     log = ROOT / "build" / f"{preset}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as out:
+        commands = [["cmake", "--build", "--preset", preset, "--target", *targets]]
         if not (ROOT / "build" / preset / "build.ninja").exists():
-            if subprocess.call(["cmake", "--preset", preset], cwd=ROOT, stdout=out, stderr=out):
-                sys.exit(f"could not configure {preset}:\n{log.read_text()[-4000:]}")
-        command = ["cmake", "--build", "--preset", preset, "--target", *targets]
-        if subprocess.call(command, cwd=ROOT, stdout=out, stderr=out):
-            lines = [line for line in log.read_text().splitlines() if not line.startswith("[")]
-            print("\n".join(lines[:80]))
-            sys.exit(f"the build of {preset} failed; all of it is in build/{preset}.log")
+            commands.insert(0, ["cmake", "--preset", preset])
+        # Paths from the folder on, so that presets with the same flags share what ccache keeps.
+        environment = dict(os.environ, CCACHE_BASEDIR=str(ROOT), CCACHE_NOHASHDIR="1")
+        ok = not any(subprocess.call(command, cwd=ROOT, stdout=out, stderr=out, env=environment)
+                     for command in commands)
+    print(f"     {preset} built: {time.monotonic() - started:.1f} s", flush=True)
+    if not ok:
+        lines = [line for line in log.read_text().splitlines() if not line.startswith("[")]
+        with tally.lock:
+            tally.add_failure(f"building {preset}", "\n".join(lines[:80]))
+    return ok
+
+
+class Beside:
+    """Runs programs that ask for one core and no clock, two at a time, beside the builds."""
+
+    def __init__(self):
+        self.pool = concurrent.futures.ThreadPoolExecutor(2)
+        self.begun = []
+
+    def begin(self, function, *arguments):
+        self.begun.append(self.pool.submit(function, *arguments))
+
+    def wait(self):
+        for future in self.begun:
+            future.result()
+        self.begun.clear()
 
 
 def run_program(tally, preset, folder, filter_text):
@@ -131,7 +156,7 @@ def python_with(requirements):
     return python
 
 
-def run_pytest(tally, name, command, requirements="tests/e2e/requirements.txt", **variables):
+def run_pytest(tally, name, command, requirements=REQUIREMENTS, **variables):
     """Runs `command` (arguments of the Python that has `requirements`) and adds its report.
     `variables` go into its environment."""
     say(name)
@@ -150,25 +175,63 @@ def run_pytest(tally, name, command, requirements="tests/e2e/requirements.txt", 
     print(f"     {time.monotonic() - started:.1f} s", flush=True)
 
 
-def run_cuda_tests(tally, options):
-    """Kernels and backend on the emulated card; the whole server on it, with a tiny model; and what
-    nvcc makes of all that, where it is."""
-    build("cuda-emulated", ["troupe_test_gpu", "troupe", "stories260k_to_gguf"])
-    run_program(tally, "cuda-emulated", "gpu", "" if options.all else "~[long]~[.]")
+def run_on_emulated_card(tally):
+    """The whole server on the emulated card, with a tiny model."""
     emulated = ROOT / "build" / "cuda-emulated"
     stories = REPORTS.parent / "stories260K.gguf"
-    converted = subprocess.run([emulated / "tests" / "stories260k_to_gguf", stories], cwd=ROOT)
-    if options.all and converted.returncode == 0:
-        run_pytest(tally, "end to end on the emulated card",
-                   ["-m", "pytest", "tests/e2e/test_websocket.py", "-m",
-                    "not long and not default_model"],
-                   TROUPE=str(emulated / "troupe"), TROUPE_TEST_MODEL=str(stories),
-                   TROUPE_TEST_FLAGS="--backend cuda --max-context 512")
+    if subprocess.call([emulated / "tests" / "stories260k_to_gguf", stories], cwd=ROOT):
+        tally.add_failure("end to end on the emulated card", "the tiny model was not converted")
+        return
+    run_pytest(tally, "end to end on the emulated card",
+               ["-m", "pytest", "tests/e2e/test_websocket.py", "-m",
+                "not long and not default_model"],
+               TROUPE=str(emulated / "troupe"), TROUPE_TEST_MODEL=str(stories),
+               TROUPE_TEST_FLAGS="--backend cuda --max-context 512")
+
+
+def build_and_begin(tally, beside, options):
+    """Builds what was asked for; programs of one build run while the next is made. Returns the
+    presets that could be built."""
+    tags = "" if options.all else "~[long]~[.]"
+    built = []
+    if build(tally, "release", ["all"]):
+        built.append("release")
+        for folder in ["cpu", "model", "sim", "runtime", "actors", "storage", "gateway"]:
+            beside.begin(run_program, tally, "release", folder, tags)
+    if options.quick:
+        return built
+    if build(tally, "cuda-emulated", ["troupe_test_gpu", "troupe", "stories260k_to_gguf"]):
+        built.append("cuda-emulated")
+        beside.begin(run_program, tally, "cuda-emulated", "gpu", tags)
+    if not options.all:
+        return built
+    if shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin"):
+        build(tally, "cuda", ["troupe", "troupe_test_gpu"])
+    else:
+        print("     skipped: nvcc is not here, so the preset cuda was not built", flush=True)
+    for preset, folders in SANITIZED.items():
+        if build(tally, preset, [f"troupe_test_{folder}" for folder in folders]):
+            for folder in folders:
+                beside.begin(run_program, tally, preset, folder,
+                             TAGS.get((preset, folder), "~[long]~[.]"))
+    return built
+
+
+def run_whole_program(tally, built, options):
+    """The real binary, by itself on the machine: clients, browsers and the clock take part."""
+    if "cuda-emulated" in built and options.all:
+        run_on_emulated_card(tally)
+    if "release" not in built:
+        return
+    run_pytest(tally, "end to end", ["-m", "pytest", "tests/e2e", "--ignore", "tests/e2e/page",
+                                     "--ignore", "tests/e2e/clients",
+                                     *([] if options.all else ["-m", "not long"])])
     if options.all:
-        if shutil.which("nvcc", path=os.environ.get("PATH", "") + ":/usr/local/cuda/bin"):
-            build("cuda", ["troupe", "troupe_test_gpu"])
-        else:
-            print("     skipped: nvcc is not here, so the preset cuda was not built", flush=True)
+        # Apart, because what these packages want of each other's versions is theirs to say.
+        run_pytest(tally, "clients", ["-m", "pytest", "tests/e2e/clients"], CLIENT_REQUIREMENTS)
+        run_pytest(tally, "page alone", ["-m", "pytest", "tests/e2e/page"])
+        # What a real model says, and for how long, is not the page's to decide: a second chance.
+        run_pytest(tally, "page and server", ["tests/e2e/page/with_server.py", "--reruns", "2"])
 
 
 def run_tidy(tally):
@@ -187,27 +250,16 @@ def main():
     tally = Tally()
     started = time.monotonic()
 
+    beside = Beside()
     run_tidy(tally)
-    build("release", ["all"])
-    for folder in ["runtime", "model", "cpu", "actors", "storage", "gateway", "sim"]:
-        run_program(tally, "release", folder, "" if options.all else "~[long]~[.]")
     if not options.quick:
-        run_cuda_tests(tally, options)
-        run_pytest(tally, "end to end", ["-m", "pytest", "tests/e2e", "--ignore", "tests/e2e/page",
-                                         "--ignore", "tests/e2e/clients",
-                                         *([] if options.all else ["-m", "not long"])])
+        beside.begin(python_with, ROOT / REQUIREMENTS)
     if options.all:
-        # Apart, because what these packages want of each other's versions is theirs to say.
-        run_pytest(tally, "clients", ["-m", "pytest", "tests/e2e/clients"],
-                   "tests/e2e/clients/requirements.txt")
-        run_pytest(tally, "page alone", ["-m", "pytest", "tests/e2e/page"])
-        # What a real model says, and for how long, is not the page's to decide: a second chance.
-        run_pytest(tally, "page and server", ["tests/e2e/page/with_server.py", "--reruns", "2"])
-        for preset, folders in SANITIZED.items():
-            build(preset, [f"troupe_test_{folder}" for folder in folders])
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda folder: run_program(
-                    tally, preset, folder, TAGS.get((preset, folder), "~[long]~[.]")), folders))
+        beside.begin(python_with, ROOT / CLIENT_REQUIREMENTS)
+    built = build_and_begin(tally, beside, options)
+    beside.wait()
+    if not options.quick:
+        run_whole_program(tally, built, options)
 
     say(f"{time.monotonic() - started:.0f} s")
     for name in tally.failures:

@@ -11,7 +11,8 @@
 namespace troupe::cpu {
 
 template <class V>
-constexpr Kernels kernel_table(std::string_view name, decltype(Kernels::matmul_quantized) matmul) {
+constexpr Kernels kernel_table(std::string_view name, decltype(Kernels::matmul_quantized) matmul,
+                               decltype(Kernels::multiply_add_limit) limit) {
     using Elements = ElementKernels<V>;
     return {
         .name = name,
@@ -31,6 +32,7 @@ constexpr Kernels kernel_table(std::string_view name, decltype(Kernels::matmul_q
         .attention = attention<V>,
         .argmax = Elements::argmax,
         .max = Elements::max,
+        .multiply_add_limit = limit,
     };
 }
 

@@ -223,6 +223,10 @@ struct Kernels {
 
     // The largest value (-infinity for none; NaNs never win).
     float (*max)(const float* x, std::size_t count);
+
+    // The most that matmul_quantized could reach: the set's integer multiply-adds, out of registers
+    // alone, `rounds` times over. Returns how many multiply-adds these were.
+    std::uint64_t (*multiply_add_limit)(std::uint64_t rounds);
 };
 
 }  // namespace troupe::cpu

@@ -119,6 +119,28 @@ void matmul_with_tiles(const PackedMatrix& w, const QuantizedRows& x, const Matm
     _tile_release();  // the thread's state is small again for context switches
 }
 
+// Whole tiles of 64 columns; products of blocks of 32 fill half of one.
+std::uint64_t multiply_add_limit(std::uint64_t rounds) {
+    // GCC tells the optimiser of the first bytes only: it has to lie in memory as a whole.
+    static constexpr TileConfig config{.row_bytes = {64, 64, 64, 64, 64, 64},
+                                       .rows = {16, 16, 16, 16, 16, 16}};
+    _tile_loadconfig(&config);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+        _tile_dpbsud(0, 4, 5);
+        _tile_dpbsud(1, 4, 5);
+        _tile_dpbsud(2, 4, 5);
+        _tile_dpbsud(3, 4, 5);
+    }
+    _tile_release();
+    return rounds * 4 * 16 * 16 * 64;
+}
+
 }  // namespace
 
 const Kernels& amx_kernels() {
@@ -126,6 +148,7 @@ const Kernels& amx_kernels() {
         Kernels set = avx512_kernels();
         set.name = "amx";
         set.matmul_quantized = matmul_with_tiles;
+        set.multiply_add_limit = multiply_add_limit;
         return set;
     }();
     return kernels;

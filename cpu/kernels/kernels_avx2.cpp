@@ -180,10 +180,32 @@ struct Avx2Tile {
     }
 };
 
+// Products of a block of 32 columns fit into sums of 16 bits: eight of those to one that widens.
+std::uint64_t multiply_add_limit(std::uint64_t rounds) {
+    constexpr int chains = 8, products = 8;
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i weights = _mm256_set1_epi8(7), x = _mm256_set1_epi8(-3);
+    __m256i sums[chains] = {};
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+        for (__m256i& sum : sums) {
+            __m256i narrow = _mm256_setzero_si256();
+            for (int k = 0; k < products; ++k) {
+                __asm__("" : "+x"(weights), "+x"(x));  // each product is another one
+                narrow = _mm256_add_epi16(narrow, _mm256_maddubs_epi16(weights, x));
+            }
+            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(narrow, ones));
+        }
+    }
+    for (__m256i& sum : sums)
+        __asm__ volatile("" : "+x"(sum));
+    return rounds * chains * products * 32;
+}
+
 }  // namespace
 
 const Kernels& avx2_kernels() {
-    static constexpr Kernels kernels = kernel_table<Avx2Vector>("avx2", matmul_quantized<Avx2Tile>);
+    static constexpr Kernels kernels =
+        kernel_table<Avx2Vector>("avx2", matmul_quantized<Avx2Tile>, multiply_add_limit);
     return kernels;
 }
 

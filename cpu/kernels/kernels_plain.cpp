@@ -97,10 +97,20 @@ void matmul_quantized(const PackedMatrix& w, const QuantizedRows& x, const Matmu
     }
 }
 
+std::uint64_t multiply_add_limit(std::uint64_t rounds) {
+    std::int32_t sum = 0;
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+        sum += static_cast<std::int8_t>(i) * 3;
+        __asm__ volatile("" : "+r"(sum));
+    }
+    return rounds;
+}
+
 }  // namespace
 
 const Kernels& plain_kernels() {
-    static constexpr Kernels kernels = kernel_table<PlainVector>("plain", matmul_quantized);
+    static constexpr Kernels kernels =
+        kernel_table<PlainVector>("plain", matmul_quantized, multiply_add_limit);
     return kernels;
 }
 

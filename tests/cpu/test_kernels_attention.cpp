@@ -29,7 +29,7 @@ TEST_CASE("attention in chunks, alone and by heads has plain's bits in every set
     Random random;
     for (const Heads& shape : attention_shapes) {
         for (const KvType type : kv_types) {
-            const std::size_t tokens = 100 + random.below(60);
+            const std::size_t tokens = 40 + random.below(60);
             Cache cache(shape, type, tokens, random);
             cache.store(plain_kernels(), tokens);
             const auto q = random.floats(tokens * shape.heads * shape.head_dim, 3.0F);

@@ -7,7 +7,7 @@ namespace troupe::test {
 namespace {
 
 constexpr Window windows[] = {{1, 0}, {5, 0}, {16, 4}, {33, 1}, {40, 16}, {24, 37}, {64, 3}};
-constexpr std::size_t tokens = 131;
+constexpr std::size_t tokens = 99;
 
 struct Case {
     Heads shape;
@@ -80,16 +80,16 @@ TEST_CASE("a window's rows in chunks, alone and by heads have plain's bits in ev
 TEST_CASE("where all is in the window, bits are those without one",
           "[cpu][kernels][attention][window]") {
     Random random;
+    constexpr Window whole[] = {
+        {tokens, 0}, {tokens - 4, 4}, {tokens - 31, 31}, {tokens, 20}, {1, tokens}};
+    std::size_t turn = 0;
     for (const Heads& shape : attention_shapes) {
         for (const KvType type : kv_types) {
             Case c(shape, type, random);
             c.q_sinks = c.q;
-            const auto expected = c.whole(plain_kernels(), {});
-            for (const Window& window : {Window{tokens, 0}, Window{tokens - 4, 4}, Window{100, 31},
-                                         Window{tokens, 20}, Window{1, tokens}}) {
-                CAPTURE(shape.head_dim, to_string(type), window.tokens, window.sinks);
-                REQUIRE(same_bits(c.whole(plain_kernels(), window), expected));
-            }
+            const Window window = whole[turn++ % std::size(whole)];
+            CAPTURE(shape.head_dim, to_string(type), window.tokens, window.sinks);
+            REQUIRE(same_bits(c.whole(plain_kernels(), window), c.whole(plain_kernels(), {})));
         }
     }
 }
@@ -101,12 +101,12 @@ TEST_CASE("pages behind the window are never read", "[cpu][kernels][attention][w
         Case c(shape, KvType::f16, random);
         const Window window{20, 3};
         const auto expected = c.whole(*kernels, window);
-        // Rows from 100 on see positions 81 and up, and page 0.
-        for (std::size_t page = 1; page < 5; ++page)
+        // Rows from 84 on see positions 65 and up, and page 0.
+        for (std::size_t page = 1; page < 4; ++page)
             c.cache.pages[page] = 0xFFFFFFFFU;
         std::vector<float> out = expected;
-        std::fill(out.begin() + 100 * 9 * 64, out.end(), 0.0F);
-        attend(*kernels, shape, c.cache, c.q, {100, tokens - 100, 0, 9}, out, window, c.q_sinks);
+        std::fill(out.begin() + 84 * 9 * 64, out.end(), 0.0F);
+        attend(*kernels, shape, c.cache, c.q, {84, tokens - 84, 0, 9}, out, window, c.q_sinks);
         CAPTURE(kernels->name);
         REQUIRE(same_bits(out, expected));
     }

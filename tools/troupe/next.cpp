@@ -161,7 +161,7 @@ void add_next(Command& app, Run& run) {
     add_backend_flags(command, flags->backend);
     command.add("--prompt,-p", flags->prompt, "the text; - reads standard input").required();
     command.add_switch("--chat", flags->chat, "treat it as a message to an assistant");
-    command.add("--count", flags->count, "tokens to show").within(1, 1000).shows_default();
+    command.add("--count", flags->count, "tokens to show").within(1, 1 << 20).shows_default();
     command.add_switch("--json", flags->as_json, "print one JSON object");
     add_decoding_flags(command, flags->decoding);
     command.when_chosen([flags, &run] { run = [flags] { return show_next(*flags); }; });

@@ -133,13 +133,17 @@ class Page:
     def stop(self):
         self.find("#send.stop").click()
 
+    def stop_if_live(self):
+        """For an answer that may have ended, or may end before the click."""
+        for button in self.find_all("#send.stop"):
+            button.click()
+
     def stop_answer(self, length=10):
         """Stops the last answer once it is longer than this. A real model may end its answer before
         the click; then it is asked again."""
         for _ in range(4):
             self.until_text_longer(length)
-            for button in self.find_all("#send.stop"):
-                button.click()
+            self.stop_if_live()
             if self.until_ended() == "stopped":
                 return
             self.find_all("[aria-label='Regenerate the answer']")[-1].click()

@@ -106,8 +106,7 @@ class Talking(PageCase):
         page.reload()
         longer = page.until_text_longer(len(arrived) + 20)
         self.assertTrue(longer.startswith(arrived[:20]))
-        if page.phase() in LIVE:
-            page.stop()
+        page.stop_if_live()
         self.assertIn(page.until_ended(), ("done", "stopped"))
 
     def test_regenerate_replaces_the_answer(self):
@@ -148,8 +147,7 @@ class Talking(PageCase):
         self.assertEqual(titles, [OTHER_PROMPT, LONG_PROMPT])
         page.find_all(".open-button")[1].click()
         page.until(lambda: page.texts(".bubble") == [LONG_PROMPT], "the first conversation")
-        if page.phase() == "writing":
-            page.stop()
+        page.stop_if_live()
         self.assertIn(page.until_ended(), ("stopped", "done", "limit"))
 
     def test_another_tab_follows_the_answer(self):
@@ -391,8 +389,8 @@ class Scripts(PageCase):
         for earlier in ("Write a limerick about compilers", "Slow plan for a weekend in Lisbon"):
             page.send(earlier)
             page.until_text_longer(20)
-            if page.phase() == "writing" and "Slow" in earlier:
-                page.stop()
+            if "Slow" in earlier:
+                page.stop_if_live()
             page.until_ended()
             page.new_conversation()
         page.send("Explain how a hash map works, with a small example in Python.")

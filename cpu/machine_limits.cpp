@@ -1,0 +1,64 @@
+// Measures the machine's limits. Every thread has memory of its own, far larger than the caches.
+#include "cpu/machine_limits.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "cpu/compute_threads.hpp"
+
+namespace troupe::cpu {
+namespace {
+
+constexpr std::size_t floats_a_thread = std::size_t{32} << 20U;  // 128 MiB
+
+// The best rate of calls of `work`, which returns how much it did, within some seconds: whatever
+// else the machine does only ever slows one down.
+template <class Work>
+double best_rate(double seconds, Work work) {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    double best = 0;
+    do {
+        const auto before = Clock::now();
+        const auto amount = static_cast<double>(work());
+        best =
+            std::max(best, amount / std::chrono::duration<double>(Clock::now() - before).count());
+    } while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds);
+    return best;
+}
+
+}  // namespace
+
+MachineLimits measure_machine_limits(const Kernels& kernels, std::uint32_t threads,
+                                     double seconds) {
+    ComputeThreads team(threads);
+    const std::uint32_t pieces = threads * 16;  // so that no thread waits long for another
+    const std::vector<float> memory(threads * floats_a_thread, 1.0F);
+    std::vector<float> maxima(pieces);
+    MachineLimits limits;
+    limits.read_gb_per_s = 1e-9 * best_rate(seconds, [&] {
+                               const std::size_t count = memory.size() / pieces;
+                               team.run(pieces, [&](std::uint32_t piece, std::uint32_t) {
+                                   maxima[piece] =
+                                       kernels.max(memory.data() + piece * count, count);
+                               });
+                               return count * pieces * sizeof(float);
+                           });
+    std::vector<std::uint64_t> counts(pieces);
+    std::uint64_t rounds = 1;
+    while (kernels.multiply_add_limit(rounds) * threads < 50'000'000)
+        rounds *= 2;
+    limits.multiply_gop_per_s = 2e-9 * best_rate(seconds, [&] {
+                                    team.run(pieces, [&](std::uint32_t piece, std::uint32_t) {
+                                        counts[piece] = kernels.multiply_add_limit(rounds);
+                                    });
+                                    std::uint64_t sum = 0;
+                                    for (const std::uint64_t count : counts)
+                                        sum += count;
+                                    return sum;
+                                });
+    return limits;
+}
+
+}  // namespace troupe::cpu
