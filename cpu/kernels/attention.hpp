@@ -63,13 +63,14 @@ struct AttentionTile {
         const std::size_t pages = (end + page_tokens - 1) / page_tokens;
         return {sinks, begin, end == 0 ? 0 : pages - begin, score_page};
     }
-    // Asks for a page's block ahead of its use. Pages lie far apart (between two pages of a layer
-    // are all the other layers), so the processor does not foresee them.
+    // Asks for a page's block ahead of its use, into the second cache: the first is full of scores.
+    // Pages lie far apart (between two pages of a layer are all the other layers), so the processor
+    // does not foresee them.
     [[gnu::always_inline]] void prefetch(KvPart which, std::size_t n) const {
         const std::byte* at = block(which, n);
         const std::size_t bytes = kv_block_bytes(part.kv.type, part.kv.head_dim, which);
         for (std::size_t i = 0; i < bytes; i += 64)
-            __builtin_prefetch(at + i);
+            __builtin_prefetch(at + i, 0, 2);
     }
     // This KV head's keys, or values, in the n-th page of the sequence.
     [[gnu::always_inline]] const std::byte* block(KvPart which, std::size_t n) const {
@@ -82,6 +83,8 @@ struct AttentionTile {
 template <class V, class Form>
 struct Attention {
     static_assert(V::attention_tile <= attention_tile_max);
+
+    static constexpr std::size_t values_ahead = 3;  // pages
 
     static constexpr std::size_t at_most(std::size_t a, std::size_t b) { return a < b ? a : b; }
     static constexpr std::size_t at_least(std::size_t a, std::size_t b) { return a > b ? a : b; }
@@ -220,7 +223,8 @@ struct Attention {
         for (std::size_t p = 0; p < stretch.pages; ++p) {
             const std::size_t page = stretch.page + p, start = page * page_tokens;
             const float* own = weights + (stretch.score_page + p) * Pairs * page_tokens;
-            if (p + 1 < stretch.pages) tile.prefetch(KvPart::values, page + 1);
+            if (p + values_ahead < stretch.pages)
+                tile.prefetch(KvPart::values, page + values_ahead);
             const typename Form::template Values<Chunks> values(tile.block(KvPart::values, page),
                                                                 tile.part.kv.head_dim, d);
             const std::size_t end = at_most(last.end, start + page_tokens);
