@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <boost/context/detail/fcontext.hpp>
 #include <csetjmp>
 #include <csignal>
@@ -58,12 +59,17 @@ void arrived([[maybe_unused]] void* fake_stack, [[maybe_unused]] Stack* from = n
 #endif
 }
 
+// What runs on a stack of its own: threads, one after another as long as they end without waiting.
+struct Fiber {
+    Stack stack;
+    fcontext_t context = nullptr;  // where it stands while another runs
+    void* fake_stack = nullptr;
+};
+
 enum class State { ready, at_block_barrier, at_warp_exchange, done };
 
 struct Thread {
-    Stack stack;
-    fcontext_t context = nullptr;
-    void* fake_stack = nullptr;
+    Fiber* fiber = nullptr;  // null before its first turn
     State state = State::done;
     WarpOperation operation = WarpOperation::synchronise;
     uint3 index;
@@ -93,24 +99,32 @@ class BlockRunner {
     [[noreturn]] void fail(const char* what);
 
  private:
-    static void thread_main(transfer_t from);
+    static void fiber_main(transfer_t from);
     void prepare_threads(dim3 block);
     void run_block(std::uint64_t random);
-    bool run_ready_threads(std::uint64_t random);
-    void resume(Thread& thread);
+    Thread* next_thread();
+    Fiber& unused_fiber();
+    void switch_to(Thread* thread);
+    void go(Fiber& to);
+    void arrive(transfer_t from, const Fiber& me);
     void suspend(State state);
     bool pass_barrier();
     void release_warp(WarpOperation operation);
 
-    std::vector<std::unique_ptr<Thread>> threads_;  // as many as the largest block had
-    std::size_t count_ = 0;                         // of this block
+    std::vector<Thread> threads_;  // of this block
     std::vector<Warp> warps_;
+    std::vector<std::unique_ptr<Fiber>> fibers_;  // as many as ever waited at once
+    std::vector<Fiber*> unused_;                  // stand in fiber_main() without a thread
+    // Turns go round the block's threads from `start_` on, in one direction.
+    std::size_t start_ = 0, turn_ = 0;
+    bool backwards_ = false;
+    bool any_ran_ = false;         // in this round
     std::size_t shared_size_ = 0;  // of this block, in bytes
     const std::function<void()>* body_ = nullptr;
     Thread* current_ = nullptr;
-    fcontext_t scheduler_ = nullptr;  // where the running thread came from
-    Stack scheduler_stack_;
-    void* scheduler_fake_stack_ = nullptr;
+    Fiber scheduler_;  // who called run()
+    Fiber* running_ = &scheduler_;
+    Fiber* before_ = nullptr;  // who ran before
     sigjmp_buf faulted_;
     std::string fault_;
 };
@@ -131,63 +145,83 @@ void on_bad_access(int signal_number, siginfo_t* info, void*) {
     std::signal(signal_number, SIG_DFL);
 }
 
-void BlockRunner::thread_main(transfer_t from) {
+// A fiber takes thread after thread; where the next one waits on another fiber, it goes there, and
+// is kept for threads that begin later.
+void BlockRunner::fiber_main(transfer_t from) {
     BlockRunner& self = runner();
+    Fiber& me = *self.running_;
+    self.arrive(from, me);
     for (;;) {
-        self.scheduler_ = from.fctx;
-        arrived(self.current_->fake_stack, &self.scheduler_stack_);
+        self.current_->fiber = &me;
         (*self.body_)();
-        // The fiber is kept for the next block.
-        Thread& me = *self.current_;
-        me.state = State::done;
-        leaving(&me.fake_stack, self.scheduler_stack_);
-        from = jump_fcontext(self.scheduler_, nullptr);
+        self.current_->state = State::done;
+        Thread* const next = self.next_thread();
+        if (next != nullptr && next->fiber == nullptr) {
+            self.current_ = next;
+            threadIdx = next->index;
+            continue;
+        }
+        self.unused_.push_back(&me);
+        self.switch_to(next);
     }
 }
 
 void BlockRunner::prepare_threads(dim3 block) {
-    count_ = std::size_t{block.x} * block.y * block.z;
-    while (threads_.size() < count_) {
-        auto thread = std::make_unique<Thread>();
-        thread->stack.bytes = kStackBytes;
-        thread->stack.bottom = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        TROUPE_ASSERT(thread->stack.bottom != MAP_FAILED);
-        threads_.push_back(std::move(thread));
-    }
-    warps_.assign((count_ + kWarpLanes - 1) / kWarpLanes, {});
-    for (unsigned i = 0; i < count_; ++i) {
-        Thread& thread = *threads_[i];
-        thread.index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
-        thread.number = i;
-        if (thread.context == nullptr) {
-            thread.fake_stack = nullptr;
-            // Stacks that all begin at the same offset would share a few lines of the cache.
-            const std::size_t bytes = thread.stack.bytes - i * 704 % 65'536;
-            thread.context = make_fcontext(static_cast<std::byte*>(thread.stack.bottom) + bytes,
-                                           bytes, &BlockRunner::thread_main);
-        }
+    threads_.resize(std::size_t{block.x} * block.y * block.z);
+    warps_.assign((threads_.size() + kWarpLanes - 1) / kWarpLanes, {});
+    for (unsigned i = 0; i < threads_.size(); ++i) {
+        threads_[i].index = {i % block.x, i / block.x % block.y, i / block.x / block.y};
+        threads_[i].number = i;
     }
 }
 
-void BlockRunner::resume(Thread& thread) {
-    current_ = &thread;
-    threadIdx = thread.index;
-    leaving(&scheduler_fake_stack_, thread.stack);
-    const transfer_t back = jump_fcontext(thread.context, nullptr);
-    arrived(scheduler_fake_stack_);
-    thread.context = back.fctx;
-    current_ = nullptr;
+Fiber& BlockRunner::unused_fiber() {
+    if (unused_.empty()) {
+        Fiber& fiber = *fibers_.emplace_back(std::make_unique<Fiber>());
+        fiber.stack.bytes = kStackBytes;
+        fiber.stack.bottom = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        TROUPE_ASSERT(fiber.stack.bottom != MAP_FAILED);
+        unused_.push_back(&fiber);
+    }
+    Fiber& fiber = *unused_.back();
+    unused_.pop_back();
+    if (fiber.context != nullptr) return fiber;
+    fiber.fake_stack = nullptr;
+    // Stacks that all begin at the same offset would share a few lines of the cache.
+    const std::size_t bytes = fiber.stack.bytes - fibers_.size() * 704 % 65'536;
+    fiber.context = make_fcontext(static_cast<std::byte*>(fiber.stack.bottom) + bytes, bytes,
+                                  &BlockRunner::fiber_main);
+    return fiber;
+}
+
+// Goes on with a thread, or, for null, with whoever called run(). Returns when this fiber's turn
+// comes again.
+void BlockRunner::switch_to(Thread* thread) {
+    current_ = thread;
+    if (thread == nullptr) return go(scheduler_);
+    threadIdx = thread->index;
+    go(thread->fiber != nullptr ? *thread->fiber : unused_fiber());
+}
+
+void BlockRunner::go(Fiber& to) {
+    Fiber& me = *running_;
+    if (&to == &me) return;
+    before_ = &me;
+    running_ = &to;
+    leaving(&me.fake_stack, to.stack);
+    arrive(jump_fcontext(to.context, nullptr), me);
+}
+
+void BlockRunner::arrive(transfer_t from, const Fiber& me) {
+    before_->context = from.fctx;
+    arrived(me.fake_stack, before_ == &scheduler_ ? &scheduler_.stack : nullptr);
 }
 
 // Ends the running thread's turn; returns when it is ready again.
 void BlockRunner::suspend(State state) {
-    Thread& me = *current_;
-    me.state = state;
-    leaving(&me.fake_stack, scheduler_stack_);
-    const transfer_t back = jump_fcontext(scheduler_, nullptr);
-    arrived(me.fake_stack, &scheduler_stack_);
-    scheduler_ = back.fctx;
+    current_->state = state;
+    switch_to(next_thread());
 }
 
 const std::array<std::uint64_t, kWarpLanes>& BlockRunner::exchange(WarpOperation operation,
@@ -213,9 +247,9 @@ const std::array<std::uint64_t, kWarpLanes>& BlockRunner::exchange(WarpOperation
 void BlockRunner::release_warp(WarpOperation operation) {
     const std::size_t first = current_->number / kWarpLanes * kWarpLanes;
     for (std::size_t i = first; i < first + kWarpLanes; ++i) {
-        if (threads_[i]->operation != operation)
+        if (threads_[i].operation != operation)
             fail("lanes of a warp meet in different operations");
-        threads_[i]->state = State::ready;
+        threads_[i].state = State::ready;
     }
     warps_[current_->number / kWarpLanes].arrived = 0;
 }
@@ -233,47 +267,50 @@ void BlockRunner::meet(WarpOperation operation, void* argument,
 // Leaves the kernel where it stands: nothing on its stack is destroyed.
 void BlockRunner::fail(const char* what) {
     fault_ = what;
-    leaving(nullptr, scheduler_stack_);
+    leaving(nullptr, scheduler_.stack);
     siglongjmp(faulted_, 1);
 }
 
 bool BlockRunner::pass_barrier() {
-    for (std::size_t i = 0; i < count_; ++i) {
-        if (threads_[i]->state != State::at_block_barrier) return false;
-    }
-    for (std::size_t i = 0; i < count_; ++i)
-        threads_[i]->state = State::ready;
+    const auto waits = [](const Thread& thread) { return thread.state == State::at_block_barrier; };
+    if (!std::all_of(threads_.begin(), threads_.end(), waits)) return false;
+    for (Thread& thread : threads_)
+        thread.state = State::ready;
     return true;
 }
 
-bool BlockRunner::run_ready_threads(std::uint64_t random) {
-    const std::size_t start = random / 2 % count_;
-    bool any = false;
-    for (std::size_t i = 0; i < count_; ++i) {
-        const std::size_t turn = random % 2 == 0 ? i : count_ - 1 - i;
-        Thread& thread = *threads_[(turn + start) % count_];
-        if (thread.state != State::ready) continue;
-        resume(thread);
-        any = true;
+// Null where none can go on.
+Thread* BlockRunner::next_thread() {
+    const std::size_t count = threads_.size();
+    for (;;) {
+        for (; turn_ < count; ++turn_) {
+            const std::size_t at = start_ + (backwards_ ? count - 1 - turn_ : turn_);
+            Thread& thread = threads_[at < count ? at : at - count];
+            if (thread.state != State::ready) continue;
+            ++turn_;
+            any_ran_ = true;
+            return &thread;
+        }
+        if (!any_ran_ && !pass_barrier()) return nullptr;
+        turn_ = 0;
+        any_ran_ = false;
     }
-    return any;
 }
 
 void BlockRunner::run_block(std::uint64_t random) {
-    for (std::size_t i = 0; i < count_; ++i) {
-        threads_[i]->state = State::ready;
-        threads_[i]->copies.copies.clear();
+    for (Thread& thread : threads_) {
+        thread.fiber = nullptr;
+        thread.state = State::ready;
+        thread.copies.copies.clear();
     }
-    for (;;) {
-        if (run_ready_threads(random) || pass_barrier()) continue;
-        for (std::size_t i = 0; i < count_; ++i) {
-            if (threads_[i]->state != State::done) {
-                fault_ = "threads of a block wait for others that never come";
-                return;
-            }
-        }
-        return;
-    }
+    start_ = random / 2 % threads_.size();
+    backwards_ = random % 2 != 0;
+    turn_ = 0;
+    any_ran_ = false;
+    switch_to(next_thread());
+    const auto done = [](const Thread& thread) { return thread.state == State::done; };
+    if (!std::all_of(threads_.begin(), threads_.end(), done))
+        fault_ = "threads of a block wait for others that never come";
 }
 
 std::string BlockRunner::run(const cudaLaunchConfig_t& config, const std::function<void()>& body,
@@ -303,12 +340,16 @@ std::string BlockRunner::run(const cudaLaunchConfig_t& config, const std::functi
             }
         }
     } else {
-        arrived(scheduler_fake_stack_);
+        arrived(scheduler_.fake_stack);
         current_ = nullptr;
     }
     if (!fault_.empty()) {  // fibers that were left in mid-kernel start anew
-        for (const auto& thread : threads_)
-            thread->context = nullptr;
+        running_ = &scheduler_;
+        unused_.clear();
+        for (const auto& fiber : fibers_) {
+            fiber->context = nullptr;
+            unused_.push_back(fiber.get());
+        }
     }
     sigaction(SIGSEGV, &before, nullptr);
     return fault_;
