@@ -1,25 +1,14 @@
-// submit() builds a step's arrays and starts upload, kernels and download, each on a stream of its
-// own with events between; wait() reads the results. Two steps have each their own buffers. A step
-// after one that draws on the host is held back until that draw is made.
+// The backend as others see it: which card, what the model and the options make of an answer, and a
+// device that is made anew when it was lost.
 #include "gpu/cuda_backend.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <limits>
 #include <utility>
 
-#include "gpu/device_memory.hpp"
-#include "gpu/device_model.hpp"
+#include "gpu/device_backend.hpp"
 #include "gpu/device_users.hpp"
-#include "gpu/forward.hpp"
-#include "gpu/kernels/sample.hpp"
-#include "gpu/slot_table.hpp"
-#include "gpu/step_arrays.hpp"
-#include "gpu/step_builder.hpp"
-#include "model/sampler.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::gpu {
@@ -27,332 +16,8 @@ namespace {
 
 // Part of the fingerprint: raise it when the same file and options may give other answers.
 constexpr std::uint32_t kArithmeticVersion = 2;
-constexpr std::uint32_t kScoreRowsMax = 64;
-constexpr std::uint32_t kPartialsMax = 1024;
 constexpr int kComputeCapabilityMin = 8;
-
-using Clock = std::chrono::steady_clock;
-
-// A step from submit() to wait(), and its buffers.
-struct StepSlot {
-    StepRecord record;
-    StepArrays arrays;
-    StepUpload upload;
-    DeviceBuffer<SampleResult> device_results;  // [rows_max]
-    PinnedBuffer<SampleResult> results;         // [rows_max]
-    PinnedBuffer<float> scores;                 // [host scores][vocabulary], grows
-    Event uploaded;
-    Event computed;
-    Event downloaded;
-    Clock::time_point started;
-};
-
-class CudaBackend final : public model::Backend {
- public:
-    CudaBackend(DeviceModel model, model::BackendInfo info, const CudaOptions& options);
-
-    [[nodiscard]] const model::BackendInfo& info() const override { return info_; }
-    void submit(const model::StepPlan& plan) override;
-    void wait(model::StepResult& result) override;
-    void reset() override;
-
-    [[nodiscard]] Result<> allocate_pages(const CudaOptions& options);
-
- private:
-    void start(StepSlot& step, const model::StepPlan& plan);
-    void compute(StepSlot& step, const StepPointers& pointers);
-    void score_and_sample(StepSlot& step, const StepPointers& pointers);
-    void copy_scores(StepSlot& step, std::uint32_t begin, std::uint32_t end);
-    void read(StepSlot& step, model::StepResult& result);
-    void read_row(StepSlot& step, const ScoredRow& scored, model::StepResult& result);
-    [[nodiscard]] bool read_draw(const StepSlot& step, const ScoredRow& scored,
-                                 model::StepResult& result);
-    [[nodiscard]] bool score_target(const StepSlot& step, const ScoredRow& scored,
-                                    model::StepResult& result);
-    [[nodiscard]] bool draw_on_host(const StepSlot& step, const ScoredRow& scored,
-                                    model::StepResult& result);
-    void settle(const StepSlot& step, const model::StepResult& result);
-
-    DeviceModel model_;
-    model::BackendInfo info_;
-    DeviceBuffer<model::TokenId> end_tokens_;
-    std::vector<model::TokenId> host_end_tokens_;
-    Forward forward_;
-    DeviceBuffer<float> edited_;  // [score rows][vocabulary]
-    SlotTable slots_;
-    StepBuilder builder_;
-    Stream uploads_;
-    Stream compute_;
-    Stream downloads_;
-    std::array<StepSlot, 2> steps_;
-    std::uint64_t started_ = 0;  // steps so far; step n has steps_[n % 2]
-    std::uint64_t read_ = 0;
-    const model::StepPlan* held_back_ = nullptr;
-    Clock::time_point last_read_;
-    std::vector<float> row_;  // scores that the host draws from
-    model::SamplerScratch scratch_;
-};
-
-CudaBackend::CudaBackend(DeviceModel model, model::BackendInfo info, const CudaOptions& options)
-    : model_(std::move(model)),
-      info_(std::move(info)),
-      end_tokens_(DeviceBuffer<model::TokenId>::upload(options.end_tokens)),
-      host_end_tokens_(options.end_tokens),
-      forward_(model_, {info_.tokens_per_step_max, kScoreRowsMax, kPartialsMax,
-                        info_.context_length, info_.slots_max}),
-      edited_(std::size_t{kScoreRowsMax} * model_.hp.vocabulary_size),
-      slots_(info_.slots_max, info_.context_length, std::numeric_limits<std::uint32_t>::max()),
-      builder_(slots_, {info_.context_length, info_.tokens_per_step_max, kPartialsMax,
-                        info_.vocabulary_size}) {
-    for (StepSlot& step : steps_) {
-        step.device_results = DeviceBuffer<SampleResult>(info_.tokens_per_step_max);
-        step.results = PinnedBuffer<SampleResult>(info_.tokens_per_step_max);
-    }
-}
-
-// Takes what the device has left, but for a margin that the driver and growing buffers need.
-Result<> CudaBackend::allocate_pages(const CudaOptions& options) {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    const std::uint64_t page_bytes = forward_.page_bytes();
-    const std::uint64_t pages_per_slot = (info_.context_length + kPageTokens - 1) / kPageTokens;
-    const std::uint64_t available = free_bytes - free_bytes / 16;
-    const std::uint64_t budget = options.kv_memory_bytes == 0 ? available : options.kv_memory_bytes;
-    const std::uint64_t pages =
-        options.kv_pages != 0 ? options.kv_pages
-                              : std::min(info_.slots_max * pages_per_slot, budget / page_bytes);
-    if (pages == 0 || pages * page_bytes > available) {
-        return Error{
-            ErrorKind::out_of_memory,
-            fmt::format("no room for the KV cache on the device: {:.1f} MiB wanted, a page "
-                        "of {} tokens takes {:.2f} MiB, {:.1f} MiB are free; {} "
-                        "--kv-memory",
-                        static_cast<double>(std::max(budget, page_bytes)) / 0x1p20, kPageTokens,
-                        static_cast<double>(page_bytes) / 0x1p20,
-                        static_cast<double>(available) / 0x1p20,
-                        budget < page_bytes && available > page_bytes ? "raise" : "lower")};
-    }
-    info_.pages_total = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(pages, std::numeric_limits<std::uint32_t>::max()));
-    info_.kv_bytes_per_token = page_bytes / kPageTokens;
-    forward_.allocate_pages(info_.pages_total);
-    slots_ = SlotTable(info_.slots_max, info_.context_length, info_.pages_total);
-    return {};
-}
-
-void CudaBackend::submit(const model::StepPlan& plan) {
-    TROUPE_ASSERT(started_ - read_ < 2 && held_back_ == nullptr, "two steps are outstanding");
-    const bool after_host_draw = started_ > read_ && steps_[read_ % 2].record.draws_on_host;
-    if (after_host_draw) {
-        held_back_ = &plan;
-    } else {
-        start(steps_[started_++ % 2], plan);
-    }
-}
-
-void CudaBackend::wait(model::StepResult& result) {
-    TROUPE_ASSERT(read_ < started_, "no step is outstanding");
-    StepSlot& step = steps_[read_ % 2];
-    step.downloaded.synchronise();
-    result.clear();
-    read(step, result);
-    settle(step, result);
-    ++read_;
-    const Clock::time_point now = Clock::now();
-    result.compute_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                            now - std::max(step.started, last_read_))
-                            .count();
-    last_read_ = now;
-    if (held_back_ != nullptr) {
-        start(steps_[started_++ % 2], *std::exchange(held_back_, nullptr));
-    }
-}
-
-void CudaBackend::reset() {
-    CUDA_CHECK(cudaDeviceSynchronize());
-    started_ = 0;
-    read_ = 0;
-    held_back_ = nullptr;
-    slots_.reset();
-}
-
-void CudaBackend::start(StepSlot& step, const model::StepPlan& plan) {
-    step.started = Clock::now();
-    builder_.build(plan, step.arrays, step.record);
-    const StepPointers pointers = step.upload.start(step.arrays, uploads_);
-    step.uploaded.record(uploads_);
-    compute_.wait(step.uploaded);
-    compute(step, pointers);
-    step.computed.record(compute_);
-    downloads_.wait(step.computed);
-    if (!step.arrays.samples.empty()) {
-        CUDA_CHECK(cudaMemcpyAsync(step.results.data(), step.device_results.data(),
-                                   step.arrays.samples.size() * sizeof(SampleResult),
-                                   cudaMemcpyDeviceToHost, downloads_.get()));
-    }
-    step.downloaded.record(downloads_);
-}
-
-void CudaBackend::compute(StepSlot& step, const StepPointers& pointers) {
-    forward_.run(step.arrays, pointers, compute_);
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
-    if (step.scores.size() < step.record.host_scores * vocabulary) {
-        step.scores = PinnedBuffer<float>(step.record.host_scores * vocabulary);
-    }
-    score_and_sample(step, pointers);
-}
-
-// Some rows at a time: scores of a whole step of a large vocabulary would take gigabytes.
-void CudaBackend::score_and_sample(StepSlot& step, const StepPointers& pointers) {
-    const auto rows = static_cast<std::uint32_t>(step.arrays.score_rows.size());
-    std::uint32_t sampled = 0;
-    for (std::uint32_t begin = 0; begin < rows; begin += kScoreRowsMax) {
-        const std::uint32_t end = std::min(begin + kScoreRowsMax, rows);
-        forward_.score(pointers.score_rows + begin, end - begin, compute_);
-        copy_scores(step, begin, end);
-        const std::uint32_t first = sampled;
-        while (sampled < step.arrays.samples.size() &&
-               step.arrays.samples[sampled].score_row < end) {
-            ++sampled;
-        }
-        Sample p{};
-        p.rows = pointers.samples + first;
-        p.results = step.device_results.data() + first;
-        p.scores = forward_.scores();
-        p.edited = edited_.data();
-        p.counts = forward_.counts();
-        p.bias = pointers.bias;
-        p.end_tokens = end_tokens_.data();
-        p.tokens = forward_.tokens();
-        p.drawn = forward_.drawn();
-        p.count = sampled - first;
-        p.first_score_row = begin;
-        p.vocabulary = model_.hp.vocabulary_size;
-        p.end_token_count = static_cast<std::uint32_t>(end_tokens_.size());
-        sample(p, compute_.get());
-    }
-}
-
-// Those of the scores [begin, end) that the host wants, on their way before the next overwrite
-// them.
-void CudaBackend::copy_scores(StepSlot& step, std::uint32_t begin, std::uint32_t end) {
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
-    for (std::uint32_t i = begin; i < end; ++i) {
-        const std::int32_t target = step.record.scored[i].host_scores;
-        if (target < 0) continue;
-        CUDA_CHECK(
-            cudaMemcpyAsync(step.scores.data() + static_cast<std::size_t>(target) * vocabulary,
-                            forward_.scores() + (i - begin) * vocabulary,
-                            vocabulary * sizeof(float), cudaMemcpyDeviceToHost, compute_.get()));
-    }
-}
-
-void CudaBackend::read(StepSlot& step, model::StepResult& result) {
-    const model::StepPlan& plan = *step.record.plan;
-    result.step = plan.step;
-    for (const model::SequenceStep& sequence : plan.sequences) {
-        const auto begin = static_cast<std::uint32_t>(result.sampled.size());
-        const auto targets = static_cast<std::uint32_t>(result.scored.size());
-        result.sequences.push_back({.slot = sequence.slot,
-                                    .sampled_begin = begin,
-                                    .sampled_count = sequence.sample_count,
-                                    .scored_begin = targets,
-                                    .scored_count = sequence.target_count});
-        result.sampled.resize(begin + sequence.sample_count);
-        result.scored.resize(targets + sequence.target_count);
-    }
-    for (const ScoredRow& scored : step.record.scored)
-        read_row(step, scored, result);
-}
-
-void CudaBackend::read_row(StepSlot& step, const ScoredRow& scored, model::StepResult& result) {
-    if (scored.wanted_logits) {
-        const std::size_t vocabulary = model_.hp.vocabulary_size;
-        const float* const scores =
-            step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
-        result.logits.insert(result.logits.end(), scores, scores + vocabulary);
-    }
-    model::SequenceResult& sequence = result.sequences[scored.sequence];
-    if (sequence.failed) return;
-    if (scored.target >= 0 && !score_target(step, scored, result)) {
-        sequence.failed = true;
-        sequence.scored_count = static_cast<std::uint32_t>(scored.target) - sequence.scored_begin;
-        return;
-    }
-    if (scored.sample < 0) return;
-    const bool drawn = scored.device_sample >= 0 ? read_draw(step, scored, result)
-                                                 : draw_on_host(step, scored, result);
-    if (drawn) return;
-    sequence.failed = true;
-    sequence.sampled_count = static_cast<std::uint32_t>(scored.sample) - sequence.sampled_begin;
-}
-
-// False where the scores did not allow a draw.
-bool CudaBackend::read_draw(const StepSlot& step, const ScoredRow& scored,
-                            model::StepResult& result) {
-    const SampleResult& drawn = step.results[static_cast<std::size_t>(scored.device_sample)];
-    if (drawn.failed != 0) return false;
-    model::SampledToken& sampled = result.sampled[static_cast<std::size_t>(scored.sample)];
-    const model::SlotId slot = step.record.plan->sequences[scored.sequence].slot;
-    sampled.id = drawn.token;
-    if (step.arrays.samples[static_cast<std::size_t>(scored.device_sample)].logprobs)
-        sampled.logprob = drawn.logprob;
-    TROUPE_ASSERT(slot < info_.slots_max && drawn.top_count <= kTopLogprobsMax);
-    sampled.top_begin = static_cast<std::uint32_t>(result.top.size());
-    sampled.top_count = drawn.top_count;
-    for (std::uint32_t i = 0; i < drawn.top_count; ++i)
-        result.top.push_back({drawn.top_ids[i], drawn.top_logprobs[i]});
-    return true;
-}
-
-// Likewise for a target.
-bool CudaBackend::score_target(const StepSlot& step, const ScoredRow& scored,
-                               model::StepResult& result) {
-    const model::StepPlan& plan = *step.record.plan;
-    const model::SequenceStep& sequence = plan.sequences[scored.sequence];
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
-    const float* const scores =
-        step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
-    const model::TokenId target =
-        plan.targets[sequence.target_begin + scored.position - sequence.position];
-    const std::optional<model::SampledToken> found =
-        model::score({scores, vocabulary}, target,
-                     slots_[sequence.slot].settings.params.top_shown(), scratch_, result.top);
-    if (found) result.scored[static_cast<std::size_t>(scored.target)] = *found;
-    return found.has_value();
-}
-
-bool CudaBackend::draw_on_host(const StepSlot& step, const ScoredRow& scored,
-                               model::StepResult& result) {
-    const Slot& slot = slots_[step.record.plan->sequences[scored.sequence].slot];
-    const model::SlotOpen& settings = slot.settings;
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
-    const float* const scores =
-        step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
-    row_.assign(scores, scores + vocabulary);
-    const std::uint32_t position = scored.position + 1;
-    const std::uint32_t answer_length =
-        position > settings.prompt_length ? position - settings.prompt_length : 0;
-    const model::TokenCounts counts = SlotTable::counts_at(slot, scored.position);
-    const model::SamplingContext context{settings.params,       &counts,       host_end_tokens_,
-                                         settings.answer_index, answer_length, position};
-    const std::optional<model::SampledToken> drawn =
-        model::sample(row_, context, scratch_, result.top);
-    if (drawn) result.sampled[static_cast<std::size_t>(scored.sample)] = *drawn;
-    return drawn.has_value();
-}
-
-// The slots learn what they drew, unless they were opened anew meanwhile.
-void CudaBackend::settle(const StepSlot& step, const model::StepResult& result) {
-    for (std::size_t i = 0; i < result.sequences.size(); ++i) {
-        const model::SequenceResult& sequence = result.sequences[i];
-        if (step.record.plan->sequences[i].sample_count == 0) continue;
-        const auto last = sequence.sampled_begin + sequence.sampled_count - 1;
-        const model::TokenId drawn = sequence.failed ? 0 : result.sampled[last].id;
-        slots_.settle(sequence.slot, step.record.opened[i], drawn);
-    }
-}
+constexpr std::uint32_t kPositionsMax = 1U << 24;  // up to which angles are exact, with a window
 
 model::BackendInfo describe(const DeviceModel& model, const CudaOptions& options,
                             const cudaDeviceProp& card) {
@@ -363,18 +28,34 @@ model::BackendInfo describe(const DeviceModel& model, const CudaOptions& options
     // Tensor units add up in a way of their generation's own; all else is the same on every card.
     const int generation = model.on_tensor_units() ? 10 * card.major + card.minor : 0;
     info.fingerprint =
-        fmt::format("cuda{}-{}-kv16-{:016x}", kArithmeticVersion,
-                    generation == 0 ? "f32" : fmt::format("f16-sm{}", generation), model.digest);
+        fmt::format("cuda{}-{}-{}{}-{:016x}", kArithmeticVersion,
+                    generation == 0 ? "f32" : fmt::format("f16-sm{}", generation),
+                    options.kv_form == KvForm::int8 ? "kv8" : "kv16",
+                    options.window.bounded()
+                        ? fmt::format("-w{}+{}", options.window.tokens, options.window.sinks)
+                        : "",
+                    model.digest);
     info.vocabulary_size = static_cast<std::int32_t>(model.hp.vocabulary_size);
-    info.context_length = model.hp.context_length;
+    info.context_length = options.window.bounded() ? kPositionsMax : model.hp.context_length;
     if (options.context_length_max != 0) {
         info.context_length = std::min(info.context_length, options.context_length_max);
     }
     info.slots_max = options.slots_max;
     info.tokens_per_step_max = options.tokens_per_step_max;
-    info.kv_type = "f16";
+    info.kv_type = options.kv_form == KvForm::int8 ? "int8" : "f16";
+    info.window = options.window;
     info.weight_bytes = model.weight_bytes;
     return info;
+}
+
+// Sinks and window stand at positions that the model knows.
+Result<> check_window(const model::AttentionWindow& window, const model::Hyperparameters& hp) {
+    const std::uint64_t tokens = std::uint64_t{window.tokens} + window.sinks;
+    if (!window.bounded() || tokens <= hp.context_length) return {};
+    return invalid_input(
+        fmt::format("a window of {} tokens and {} sinks is more than the {} tokens that the model "
+                    "was trained for: lower --window",
+                    window.tokens, window.sinks, hp.context_length));
 }
 
 Result<cudaDeviceProp> find_card() {
@@ -398,14 +79,15 @@ Result<cudaDeviceProp> find_card() {
     return card;
 }
 
-Result<std::unique_ptr<CudaBackend>> make_on_device(const model::GgufFile& file,
-                                                    const CudaOptions& options) {
+Result<std::unique_ptr<DeviceBackend>> make_on_device(const model::GgufFile& file,
+                                                      const CudaOptions& options) {
     const Result<cudaDeviceProp> card = find_card();
     if (!card) return card.error();
     Result<DeviceModel> device = upload_model(file);
     if (!device) return device.error();
+    if (Result<> fits = check_window(options.window, device->hp); !fits) return fits.error();
     model::BackendInfo info = describe(*device, options, *card);
-    auto backend = std::make_unique<CudaBackend>(std::move(*device), std::move(info), options);
+    auto backend = std::make_unique<DeviceBackend>(std::move(*device), std::move(info), options);
     if (Result<> pages = backend->allocate_pages(options); !pages) return pages.error();
     return backend;
 }
@@ -415,7 +97,7 @@ Result<std::unique_ptr<CudaBackend>> make_on_device(const model::GgufFile& file,
 class RecoveringBackend final : public model::Backend, private DeviceUser {
  public:
     RecoveringBackend(const model::GgufFile& file, CudaOptions options,
-                      std::unique_ptr<CudaBackend> backend)
+                      std::unique_ptr<DeviceBackend> backend)
         : file_(file), options_(std::move(options)), backend_(std::move(backend)) {
         info_ = backend_->info();
         options_.kv_pages = info_.pages_total;
@@ -427,14 +109,14 @@ class RecoveringBackend final : public model::Backend, private DeviceUser {
     void reset() override {
         if (device_failed()) reset_device();
         if (backend_) return backend_->reset();
-        Result<std::unique_ptr<CudaBackend>> backend = make_on_device(file_, options_);
+        Result<std::unique_ptr<DeviceBackend>> backend = make_on_device(file_, options_);
         if (!backend) throw model::BackendError(backend.error().message);
         backend_ = std::move(*backend);
     }
 
  private:
     void leave_device() override { backend_.reset(); }
-    CudaBackend& present() {
+    DeviceBackend& present() {
         if (!backend_) throw model::BackendError("the CUDA device was reset");
         return *backend_;
     }
@@ -442,7 +124,7 @@ class RecoveringBackend final : public model::Backend, private DeviceUser {
     const model::GgufFile& file_;
     CudaOptions options_;
     model::BackendInfo info_;
-    std::unique_ptr<CudaBackend> backend_;  // null between a fault and the reset() after it
+    std::unique_ptr<DeviceBackend> backend_;  // null between a fault and the reset() after it
 };
 
 }  // namespace
@@ -451,7 +133,7 @@ Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile&
                                                           const CudaOptions& options) {
     TROUPE_ASSERT(options.slots_max > 0 && options.tokens_per_step_max > 0);
     try {
-        Result<std::unique_ptr<CudaBackend>> backend = make_on_device(file, options);
+        Result<std::unique_ptr<DeviceBackend>> backend = make_on_device(file, options);
         if (!backend) return backend.error();
         return std::make_unique<RecoveringBackend>(file, options, std::move(*backend));
     } catch (const model::BackendError& error) {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "gpu/kernels/kv_pages.hpp"
+#include "model/attention_window.hpp"
 #include "model/backend.hpp"
 #include "model/gguf.hpp"
 #include "model/token.hpp"
@@ -15,9 +17,11 @@
 namespace troupe::gpu {
 
 struct CudaOptions {
+    KvForm kv_form = KvForm::f16;
+    model::AttentionWindow window;         // with its sinks at most what the model was trained for
     std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most what the card has left
     std::uint32_t kv_pages = 0;            // not 0: exactly so many, whatever the line above says
-    std::uint32_t context_length_max = 0;  // 0: what the model was trained for
+    std::uint32_t context_length_max = 0;  // 0: what the model was trained for; 2^24 with a window
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;
     std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
@@ -25,8 +29,8 @@ struct CudaOptions {
 
 // `file` must outlive the backend: after a fault of the device, which nothing on it survives,
 // reset() reads it again. Errors, each saying what to change: unsupported where there is no card,
-// no driver, or none that this build can use; those of reading the model; out_of_memory for weights
-// or KV cache that the card has no room for.
+// no driver, or none that this build can use; those of reading the model; a window that is too
+// wide; out_of_memory for weights or KV cache that the card has no room for.
 [[nodiscard]] Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile& file,
                                                                         const CudaOptions& options);
 

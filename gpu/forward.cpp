@@ -4,26 +4,10 @@
 #include <cmath>
 
 #include "gpu/kernels/matmul.hpp"
-#include "model/math.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::gpu {
 namespace {
-
-// (cos, sin) of position * theta^(-2i / dimensions), computed in double, rounded once.
-std::vector<float> rope_angles(std::uint32_t positions, std::uint32_t dimensions, double theta) {
-    std::vector<float> angles;
-    angles.reserve(std::size_t{positions} * dimensions);
-    for (std::uint32_t position = 0; position < positions; ++position) {
-        for (std::uint32_t d = 0; d < dimensions; d += 2) {
-            const double share = static_cast<double>(d) / dimensions;
-            const double angle = position * model::math::exp(-share * model::math::log(theta));
-            angles.push_back(static_cast<float>(model::math::cos(angle)));
-            angles.push_back(static_cast<float>(model::math::sin(angle)));
-        }
-    }
-    return angles;
-}
 
 // The most columns of a product, as halves.
 std::uint32_t widest_input(const model::Hyperparameters& hp) {
@@ -37,20 +21,20 @@ std::uint32_t size_of(const auto& array) {
 
 }  // namespace
 
-Forward::Forward(const DeviceModel& model, const Limits& limits)
+Forward::Forward(const DeviceModel& model, const RotaryFrequencies& frequencies,
+                 const Limits& limits)
     : model_(model),
       hp_(model.hp),
       limits_(limits),
-      pages_per_slot_((limits.context_length + kPageTokens - 1) / kPageTokens),
-      angles_(DeviceBuffer<float>::upload(
-          rope_angles(limits.context_length, hp_.rope_dimension_count, hp_.rope_freq_base))),
-      page_table_(std::size_t{limits.slots_max} * pages_per_slot_),
+      angles_(DeviceBuffer<float>::upload(frequencies.table(limits.angle_table_rows))),
+      page_table_(std::size_t{limits.slots_max} * limits.page_table.width()),
       counts_(std::size_t{limits.slots_max} * hp_.vocabulary_size),
       drawn_(limits.slots_max),
       tokens_(limits.rows_max),
       x_(std::size_t{limits.rows_max} * hp_.embedding_length),
       normed_(std::size_t{std::max(limits.rows_max, limits.score_rows_max)} * hp_.embedding_length),
       qkv_(std::size_t{limits.rows_max} * (hp_.query_length() + 2 * hp_.kv_length())),
+      sinks_q_(limits.window.sinks > 0 ? std::size_t{limits.rows_max} * hp_.query_length() : 0),
       attended_(std::size_t{limits.rows_max} * hp_.query_length()),
       gate_up_(std::size_t{limits.rows_max} * 2 * hp_.feed_forward_length),
       ffn_(std::size_t{limits.rows_max} * hp_.feed_forward_length),
@@ -60,23 +44,29 @@ Forward::Forward(const DeviceModel& model, const Limits& limits)
       scores_(std::size_t{limits.score_rows_max} * hp_.vocabulary_size) {}
 
 std::uint64_t Forward::page_bytes() const {
-    return std::uint64_t{2} * hp_.block_count * hp_.kv_length() * kPageTokens *
-           sizeof(std::uint16_t);
+    return std::uint64_t{2} * hp_.block_count * hp_.head_count_kv *
+           kv_block_bytes(limits_.kv_form, hp_.head_length);
 }
 
 void Forward::allocate_pages(std::uint32_t pages) {
-    pool_half_values_ = std::size_t{pages} * hp_.kv_length() * kPageTokens;
-    pool_ = DeviceBuffer<std::uint16_t>(2 * hp_.block_count * pool_half_values_);
+    layer_bytes_ = pages * page_bytes() / (2 * hp_.block_count);
+    pool_ = DeviceBuffer<std::byte>(2 * hp_.block_count * layer_bytes_);
 }
 
 KvPages Forward::kv_pages(std::uint32_t layer) const {
-    std::uint16_t* const keys = pool_.data() + 2 * layer * pool_half_values_;
+    std::byte* const keys = pool_.data() + 2 * layer * layer_bytes_;
     return {keys,
-            keys + pool_half_values_,
+            keys + layer_bytes_,
             page_table_.data(),
-            pages_per_slot_,
+            limits_.page_table,
+            limits_.kv_form,
             hp_.head_count_kv,
             hp_.head_length};
+}
+
+RopeAngles Forward::rope_angles(const StepPointers& pointers) const {
+    return {angles_.data(), pointers.far_angles, limits_.angle_table_rows,
+            hp_.rope_dimension_count};
 }
 
 void Forward::run(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream) {
@@ -107,15 +97,17 @@ void Forward::apply_books(const StepArrays& arrays, const StepPointers& pointers
     tables.row_counts = pointers.row_counts;
     tables.rows = size_of(arrays.given);
     tables.page_table = page_table_.data();
-    tables.pages_per_slot = pages_per_slot_;
+    tables.page_table_width = limits_.page_table.width();
     tables.counts = counts_.data();
     tables.vocabulary = hp_.vocabulary_size;
     tables.drawn = drawn_.data();
     tables.tokens = tokens_.data();
     apply_tables(tables, stream.get());
-    copy_pages({pointers.copies, pool_.data(), pool_half_values_, size_of(arrays.copies),
-                hp_.block_count, hp_.head_count_kv, hp_.head_length},
-               stream.get());
+    const std::uint64_t layer_page_bytes = page_bytes() / (2 * hp_.block_count);
+    copy_pages(
+        {pointers.copies, pool_.data(), layer_bytes_, static_cast<std::uint32_t>(layer_page_bytes),
+         size_of(arrays.copies), hp_.block_count},
+        stream.get());
 }
 
 // x += W_o attention(rope(W_qkv norm(x)))
@@ -128,12 +120,13 @@ void Forward::attention_block(std::uint32_t layer, const StepArrays& arrays,
     multiply(weights.qkv.view, normed_.data(), hp_.embedding_length, qkv_.data(), rows, false,
              stream);
     const KvPages kv = kv_pages(layer);
-    rope_store({qkv_.data(), angles_.data(), pointers.places, kv, rows, qkv_length, hp_.head_count,
-                hp_.rope_dimension_count},
+    rope_store({qkv_.data(), sinks_q_.data(), rope_angles(pointers), pointers.places,
+                pointers.angle_rows, kv, rows, qkv_length, hp_.head_count},
                stream.get());
-    attention({qkv_.data(), attended_.data(), kv, pointers.items, pointers.merges, partials_.data(),
-               size_of(arrays.items), size_of(arrays.merges), qkv_length, hp_.query_length(),
-               hp_.head_count, 1.0F / std::sqrt(static_cast<float>(hp_.head_length))},
+    attention({qkv_.data(), sinks_q_.data(), attended_.data(), kv, pointers.items, pointers.merges,
+               partials_.data(), size_of(arrays.items), size_of(arrays.merges), qkv_length,
+               hp_.query_length(), hp_.head_count, limits_.window.tokens, limits_.window.sinks,
+               1.0F / std::sqrt(static_cast<float>(hp_.head_length))},
               stream.get());
     multiply(weights.attention_output.view, attended_.data(), hp_.query_length(), x_.data(), rows,
              true, stream);

@@ -10,7 +10,9 @@
 #include "gpu/kernels/attention.hpp"
 #include "gpu/kernels/elements.hpp"
 #include "gpu/kernels/half_matmul.hpp"
+#include "gpu/rotary_frequencies.hpp"
 #include "gpu/step_arrays.hpp"
+#include "model/attention_window.hpp"
 
 namespace troupe::gpu {
 
@@ -20,12 +22,15 @@ class Forward {
         std::uint32_t rows_max = 0;        // in one step
         std::uint32_t score_rows_max = 0;  // in one call of score()
         std::uint32_t partials_max = 0;    // states of attention splits in one step
-        std::uint32_t context_length = 0;
         std::uint32_t slots_max = 0;
+        PageTableShape page_table;
+        std::uint32_t angle_table_rows = 0;
+        KvForm kv_form = KvForm::f16;
+        model::AttentionWindow window;
     };
 
     // The pool comes later, with allocate_pages(). Throws BackendError, as all of this does.
-    Forward(const DeviceModel& model, const Limits& limits);
+    Forward(const DeviceModel& model, const RotaryFrequencies& frequencies, const Limits& limits);
 
     [[nodiscard]] std::uint64_t page_bytes() const;  // keys and values, all layers
     void allocate_pages(std::uint32_t pages);
@@ -52,23 +57,24 @@ class Forward {
     void multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
                   std::uint32_t rows, bool add, const Stream& stream);
     [[nodiscard]] KvPages kv_pages(std::uint32_t layer) const;
+    [[nodiscard]] RopeAngles rope_angles(const StepPointers& pointers) const;
 
     const DeviceModel& model_;
     const model::Hyperparameters& hp_;
     const Limits limits_;
-    const std::uint32_t pages_per_slot_;
 
-    DeviceBuffer<float> angles_;              // [context][rotated / 2][cos, sin]
-    DeviceBuffer<std::uint32_t> page_table_;  // [slots][pages_per_slot]
+    DeviceBuffer<float> angles_;              // [table rows][rotated / 2][cos, sin]
+    DeviceBuffer<std::uint32_t> page_table_;  // [slots][page table's width]
     DeviceBuffer<std::uint32_t> counts_;
     DeviceBuffer<std::int32_t> drawn_;
     DeviceBuffer<std::int32_t> tokens_;
-    DeviceBuffer<std::uint16_t> pool_;  // [layers][keys, values][pages][kv heads][16][head length]
-    std::size_t pool_half_values_ = 0;  // keys, or values, of a layer
+    DeviceBuffer<std::byte> pool_;  // [layers][keys, values][pages][kv heads] blocks
+    std::size_t layer_bytes_ = 0;   // keys, or values, of a layer
 
     DeviceBuffer<float> x_;               // [rows][width], the residual stream
     DeviceBuffer<float> normed_;          // [rows][width]
     DeviceBuffer<float> qkv_;             // [rows][queries, keys, values]
+    DeviceBuffer<float> sinks_q_;         // [rows][queries], where there are sinks
     DeviceBuffer<float> attended_;        // [rows][heads * head length]
     DeviceBuffer<float> gate_up_;         // [rows][gate, up]
     DeviceBuffer<float> ffn_;             // [rows][feed forward length]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "runtime/base/assert.hpp"
 
@@ -20,9 +21,20 @@ bool draws_on_host(const model::DecodingParams& params) {
            params.top_logprobs > static_cast<std::int32_t>(kTopLogprobsMax);
 }
 
-SlotTable::SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total)
+PageTableShape page_table_shape(std::uint32_t context_length, const model::AttentionWindow& window,
+                                std::uint32_t step_tokens) {
+    const std::uint32_t pages = (context_length + kPageTokens - 1) / kPageTokens;
+    if (!window.bounded()) return {pages, 0};
+    const PageTableShape shape{window.first_unread_page(),
+                               (window.tokens + 2 * step_tokens) / kPageTokens + 4};
+    return shape.width() < pages ? shape : PageTableShape{pages, 0};
+}
+
+SlotTable::SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total,
+                     const PageTableShape& shape)
     : pages_per_slot_((context_length + kPageTokens - 1) / kPageTokens),
       pages_total_(pages_total),
+      shape_(shape),
       slots_(slots) {}
 
 void SlotTable::apply(const model::StepPlan& plan, StepArrays& arrays) {
@@ -30,13 +42,28 @@ void SlotTable::apply(const model::StepPlan& plan, StepArrays& arrays) {
         (*this)[id].open = false;
     for (const model::SlotOpen& open : plan.opens)
         open_slot(open, arrays);
+    add_grants(plan, arrays);
+    for (const model::PageCopy& copy : plan.copies)
+        arrays.copies.push_back({copy.from, copy.to});
+}
+
+// The device writes all words of a step at once: a word that the step writes twice is written with
+// the later page alone.
+void SlotTable::add_grants(const model::StepPlan& plan, StepArrays& arrays) {
     for (const model::PageGrant& grant : plan.grants) {
         Slot& slot = (*this)[grant.slot];
-        TROUPE_ASSERT(grant.page < pages_total_ && slot.page_count < pages_per_slot_);
-        arrays.grants.push_back({grant.slot, slot.page_count++, grant.page});
+        const bool behind = grant.page == model::kNoPage;
+        TROUPE_ASSERT(behind || grant.page < pages_total_);
+        TROUPE_ASSERT(slot.page_count < pages_per_slot_);
+        const std::uint32_t word = shape_.word_of(slot.page_count++);
+        if (!behind) arrays.grants.push_back({grant.slot, word, grant.page});
     }
-    for (const model::PageCopy& copy : plan.copies)
-        arrays.copies.push_back({copy.from, copy.to, copy.tokens});
+    if (shape_.turning == 0) return;
+    const auto place = [](const TableEntry& entry) { return std::pair(entry.slot, entry.word); };
+    std::ranges::reverse(arrays.grants);
+    std::ranges::stable_sort(arrays.grants, {}, place);
+    const auto superseded = std::ranges::unique(arrays.grants, {}, place);
+    arrays.grants.erase(superseded.begin(), superseded.end());
 }
 
 void SlotTable::open_slot(const model::SlotOpen& open, StepArrays& arrays) {

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpu/kernels/kv_pages.hpp"
 #include "gpu/step_arrays.hpp"
+#include "model/attention_window.hpp"
 #include "model/step.hpp"
 #include "model/token_counts.hpp"
 
@@ -30,12 +32,20 @@ struct Slot {
 // A rule about the request alone, so that the same request is always drawn in the same place.
 [[nodiscard]] bool draws_on_host(const model::DecodingParams& params);
 
+// Words of a slot's page table on the device. Behind a window there are enough for the sinks, and
+// for all that rows of a step and of the one before may read or be granted.
+[[nodiscard]] PageTableShape page_table_shape(std::uint32_t context_length,
+                                              const model::AttentionWindow& window,
+                                              std::uint32_t step_tokens);
+
 class SlotTable {
  public:
-    SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total);
+    SlotTable(std::uint32_t slots, std::uint32_t context_length, std::uint32_t pages_total,
+              const PageTableShape& shape);
 
     // The plan's closes, opens, grants and copies, in this order; what the device must do for them
-    // goes to `arrays`. What does not fit is a bug of the planner.
+    // goes to `arrays`. Trims ask for nothing: what is not read any more may stay. What does not
+    // fit is a bug of the planner.
     void apply(const model::StepPlan& plan, StepArrays& arrays);
 
     // `token`, which may be kDrawnToken, is computed at `position`. True where the device must
@@ -54,9 +64,11 @@ class SlotTable {
 
  private:
     void open_slot(const model::SlotOpen& open, StepArrays& arrays);
+    void add_grants(const model::StepPlan& plan, StepArrays& arrays);
 
     std::uint32_t pages_per_slot_;
     std::uint32_t pages_total_;
+    PageTableShape shape_;
     std::uint64_t opened_ = 0;
     std::vector<Slot> slots_;
 };

@@ -27,11 +27,13 @@ StepPointers StepUpload::start(const StepArrays& arrays, const Stream& stream) {
         at += padded(array.size() * sizeof(T));
         return reinterpret_cast<const T*>(device_.data() + begin);
     };
-    const StepPointers pointers{
-        place(arrays.grants),     place(arrays.cleared_counts), place(arrays.count_edits),
-        place(arrays.copies),     place(arrays.given),          place(arrays.places),
-        place(arrays.row_counts), place(arrays.items),          place(arrays.merges),
-        place(arrays.score_rows), place(arrays.samples),        place(arrays.bias)};
+    const StepPointers pointers{place(arrays.grants),      place(arrays.cleared_counts),
+                                place(arrays.count_edits), place(arrays.copies),
+                                place(arrays.given),       place(arrays.places),
+                                place(arrays.row_counts),  place(arrays.angle_rows),
+                                place(arrays.far_angles),  place(arrays.items),
+                                place(arrays.merges),      place(arrays.score_rows),
+                                place(arrays.samples),     place(arrays.bias)};
     if (at > 0) {
         CUDA_CHECK(cudaMemcpyAsync(device_.data(), pinned_.data(), at, cudaMemcpyHostToDevice,
                                    stream.get()));

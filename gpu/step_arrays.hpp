@@ -10,6 +10,7 @@
 
 #include "gpu/device_memory.hpp"
 #include "gpu/kernels/attention.hpp"
+#include "gpu/kernels/elements.hpp"
 #include "gpu/kernels/sample.hpp"
 #include "gpu/kernels/step_tables.hpp"
 
@@ -23,6 +24,8 @@ struct StepArrays {
     std::vector<std::int32_t> given;       // [rows]
     std::vector<RowPlace> places;          // [rows]
     std::vector<std::uint8_t> row_counts;  // [rows]
+    std::vector<AngleRows> angle_rows;     // [rows]
+    std::vector<float> far_angles;         // of positions that the table does not have
     std::vector<AttentionItem> items;
     std::vector<AttentionMerge> merges;
     std::vector<std::uint32_t> score_rows;  // rows whose scores are wanted
@@ -34,6 +37,7 @@ struct StepArrays {
     static void for_each(Self& self, Visit visit) {
         visit(self.grants), visit(self.cleared_counts), visit(self.count_edits);
         visit(self.copies), visit(self.given), visit(self.places), visit(self.row_counts);
+        visit(self.angle_rows), visit(self.far_angles);
         visit(self.items), visit(self.merges), visit(self.score_rows), visit(self.samples);
         visit(self.bias);
     }
@@ -51,6 +55,8 @@ struct StepPointers {
     const std::int32_t* given = nullptr;
     const RowPlace* places = nullptr;
     const std::uint8_t* row_counts = nullptr;
+    const AngleRows* angle_rows = nullptr;
+    const float* far_angles = nullptr;
     const AttentionItem* items = nullptr;
     const AttentionMerge* merges = nullptr;
     const std::uint32_t* score_rows = nullptr;

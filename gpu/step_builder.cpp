@@ -11,8 +11,12 @@ namespace {
 // and would leave the device idle. Rows of prompts are many.
 constexpr std::uint32_t kSplitRowsMax = 4;
 
-std::uint32_t splits_of(std::uint32_t position) {
-    return position / kSplitTokens + 1;
+// Those that hold anything that is seen, in ascending order.
+template <class Visit>
+void for_each_split(const SeenPositions& seen, Visit visit) {
+    for (std::uint32_t split = seen.next_block(0, kSplitTokens); split * kSplitTokens < seen.end;
+         split = seen.next_block(split + 1, kSplitTokens))
+        visit(split);
 }
 
 }  // namespace
@@ -23,6 +27,7 @@ void StepBuilder::build(const model::StepPlan& plan, StepArrays& arrays, StepRec
     record = StepRecord{};
     record.plan = &plan;
     partials_ = 0;
+    far_rows_ = 0;
     slots_.apply(plan, arrays);
     for (std::uint32_t i = 0; i < plan.sequences.size(); ++i) {
         const model::SequenceStep& sequence = plan.sequences[i];
@@ -56,25 +61,38 @@ void StepBuilder::add_rows(const model::StepPlan& plan, const model::SequenceSte
         arrays.given.push_back(token);
         arrays.places.push_back({sequence.slot, position});
         arrays.row_counts.push_back(slots_.feed(sequence.slot, position, token, arrays) ? 1 : 0);
+        const std::uint32_t own = angle_row(position, arrays);
+        const std::uint32_t for_sinks = limits_.window.position_for_sinks(position);
+        const bool apart = limits_.window.sinks > 0 && for_sinks != position;
+        arrays.angle_rows.push_back({own, apart ? angle_row(for_sinks, arrays) : own});
     }
+}
+
+std::uint32_t StepBuilder::angle_row(std::uint32_t position, StepArrays& arrays) {
+    if (position < limits_.angle_table_rows) return position;
+    frequencies_.append_angles(position, arrays.far_angles);
+    return limits_.angle_table_rows + far_rows_++;
 }
 
 void StepBuilder::add_attention(const model::SequenceStep& sequence, StepArrays& arrays) {
     for (std::uint32_t i = 0; i < sequence.token_count; ++i) {
         const std::uint32_t row = sequence.token_begin + i;
         const RowPlace place{sequence.slot, sequence.position + i};
-        const std::uint32_t splits = splits_of(place.position);
+        const SeenPositions seen =
+            seen_positions(place.position, limits_.window.tokens, limits_.window.sinks);
+        std::uint32_t splits = 0;
+        for_each_split(seen, [&](std::uint32_t) { ++splits; });
         const bool side_by_side = splits > 1 && sequence.token_count <= kSplitRowsMax &&
                                   partials_ + splits <= limits_.partials_max;
         if (!side_by_side) {
-            arrays.items.push_back({row, place, 0, splits, -1});
+            arrays.items.push_back({row, place, 0, place.position / kSplitTokens + 1, -1});
             continue;
         }
         arrays.merges.push_back({row, partials_, splits});
-        for (std::uint32_t split = 0; split < splits; ++split) {
+        for_each_split(seen, [&](std::uint32_t split) {
             arrays.items.push_back(
                 {row, place, split, split + 1, static_cast<std::int32_t>(partials_++)});
-        }
+        });
     }
 }
 

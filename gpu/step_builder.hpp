@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "gpu/rotary_frequencies.hpp"
 #include "gpu/slot_table.hpp"
 #include "gpu/step_arrays.hpp"
 #include "model/step.hpp"
@@ -41,9 +43,12 @@ class StepBuilder {
         std::uint32_t rows_max = 0;
         std::uint32_t partials_max = 0;
         std::int32_t vocabulary = 0;
+        std::uint32_t angle_table_rows = 0;
+        model::AttentionWindow window;
     };
 
-    StepBuilder(SlotTable& slots, const Limits& limits) : slots_(slots), limits_(limits) {}
+    StepBuilder(SlotTable& slots, RotaryFrequencies frequencies, const Limits& limits)
+        : slots_(slots), frequencies_(std::move(frequencies)), limits_(limits) {}
 
     // Both are overwritten.
     void build(const model::StepPlan& plan, StepArrays& arrays, StepRecord& record);
@@ -51,6 +56,7 @@ class StepBuilder {
  private:
     void add_rows(const model::StepPlan& plan, const model::SequenceStep& sequence,
                   StepArrays& arrays);
+    [[nodiscard]] std::uint32_t angle_row(std::uint32_t position, StepArrays& arrays);
     void add_attention(const model::SequenceStep& sequence, StepArrays& arrays);
     void add_targets(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,
                      StepRecord& record);
@@ -60,8 +66,10 @@ class StepBuilder {
                                        StepArrays& arrays) const;
 
     SlotTable& slots_;
+    const RotaryFrequencies frequencies_;
     const Limits limits_;
-    std::uint32_t partials_ = 0;  // of the step that is being built
+    std::uint32_t partials_ = 0;  // of the step that is being built, as the next
+    std::uint32_t far_rows_ = 0;
 };
 
 }  // namespace troupe::gpu

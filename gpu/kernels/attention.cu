@@ -9,17 +9,22 @@
 
 #include "gpu/device.cuh"
 #include "gpu/kernels/attention_state.cuh"
+#include "gpu/kernels/kv_forms.cuh"
 #include "model/half.hpp"
 
 namespace troupe::gpu {
 namespace {
 
-__host__ __device__ __forceinline__ std::size_t kv_offset(const KvPages& kv, std::uint32_t slot,
-                                                          std::uint32_t position,
-                                                          std::uint32_t head) {
-    const std::size_t page =
-        kv.page_table[std::size_t{slot} * kv.pages_per_slot + position / kPageTokens];
-    return ((page * kv.kv_heads + head) * kPageTokens + position % kPageTokens) * kv.head_length;
+// Element d of a token's vector in a block of keys or values.
+double number_truth(const KvPages& kv, const std::byte* block, std::uint32_t position,
+                    std::size_t d) {
+    const std::uint32_t token = position % kPageTokens;
+    const std::size_t at = token * kv.head_length + d;
+    if (kv.form == KvForm::f16)
+        return model::half_to_float(reinterpret_cast<const std::uint16_t*>(block)[at]);
+    const auto* const numbers = reinterpret_cast<const std::int8_t*>(block);
+    return double{reinterpret_cast<const float*>(block)[token]} *
+           numbers[kPageTokens * sizeof(float) + at];
 }
 
 }  // namespace
@@ -30,18 +35,23 @@ void attention_truth(const Attention& p) {
         const AttentionItem& item = p.items[i];
         for (std::uint32_t head = 0; head < p.heads; ++head) {
             const std::uint32_t kv_head = head / (p.heads / p.kv.kv_heads);
-            const float* const q = p.q + std::size_t{item.row} * p.q_stride + head * length;
             std::vector<double> values(length, 0.0);
             double sum = 0;
-            for (std::uint32_t t = 0; t <= item.place.position; ++t) {
-                const std::size_t at = kv_offset(p.kv, item.place.slot, t, kv_head);
+            const std::uint32_t own = item.place.position;
+            for (std::uint32_t t = 0; t <= own; ++t) {
+                const bool sink = t < p.sinks;
+                if (p.window > 0 && !sink && t + p.window <= own) continue;
+                const std::size_t at = p.kv.block_offset(item.place.slot, t, kv_head);
+                const float* const q =
+                    sink ? p.q_sinks + (std::size_t{item.row} * p.heads + head) * length
+                         : p.q + std::size_t{item.row} * p.q_stride + head * length;
                 double score = 0;
                 for (std::size_t d = 0; d < length; ++d)
-                    score += double{q[d]} * model::half_to_float(p.kv.keys[at + d]);
+                    score += double{q[d]} * number_truth(p.kv, p.kv.keys + at, t, d);
                 const double weight = std::exp(score * p.scale);
                 sum += weight;
                 for (std::size_t d = 0; d < length; ++d)
-                    values[d] += weight * model::half_to_float(p.kv.values[at + d]);
+                    values[d] += weight * number_truth(p.kv, p.kv.values + at, t, d);
             }
             float* const out = p.out + std::size_t{item.row} * p.out_stride + head * length;
             for (std::size_t d = 0; d < length; ++d)
@@ -52,50 +62,62 @@ void attention_truth(const Attention& p) {
 
 namespace {
 
-// Shared memory of a warp: its query, the weights of a tile.
-__host__ __device__ constexpr std::size_t warp_floats(std::uint32_t head_length) {
-    return head_length + kTileTokens;
+// Shared memory of a warp: its query, as it looks at sinks, too, and the weights of a tile.
+__host__ __device__ constexpr std::size_t warp_floats(std::uint32_t head_length, bool sinks) {
+    return (sinks ? 2 : 1) * head_length + kTileTokens;
 }
 
-__device__ __forceinline__ float load_half(const std::uint16_t* at) {
-    return __half2float(__ushort_as_half(*at));
+// A row's work, in one head.
+struct HeadRow {
+    SeenPositions seen;
+    std::uint32_t slot, kv_head;
+    const float* query;        // in shared memory, as the next two
+    const float* sinks_query;  // where there are sinks
+    float* weights;
+};
+
+template <KvForm kForm>
+__device__ __forceinline__ typename KvNumbers<kForm>::Vector vector_at(const KvPages& kv,
+                                                                       const std::byte* blocks,
+                                                                       const HeadRow& row,
+                                                                       std::uint32_t position) {
+    return {blocks + kv.block_offset(row.slot, position, row.kv_head), position % kPageTokens,
+            kv.head_length};
 }
 
 // The scaled score of this lane's position; -infinity for one that the row does not see.
-__device__ __forceinline__ float score_of(const Attention& p, const AttentionItem& item,
-                                          std::uint32_t kv_head, std::uint32_t position,
-                                          const float* query) {
-    if (position > item.place.position) return -INFINITY;
-    const std::uint16_t* const key =
-        p.kv.keys + kv_offset(p.kv, item.place.slot, position, kv_head);
+template <KvForm kForm>
+__device__ __forceinline__ float score_of(const Attention& p, const HeadRow& row,
+                                          std::uint32_t position) {
+    if (!row.seen.contains(position)) return -INFINITY;
+    const auto key = vector_at<kForm>(p.kv, p.kv.keys, row, position);
+    const float* const query = position < p.sinks ? row.sinks_query : row.query;
     float score = 0;
     for (std::uint32_t d = 0; d < p.kv.head_length; ++d)
-        score = fmaf(query[d], load_half(key + d), score);
+        score = fmaf(query[d], key[d], score);
     return score * p.scale;
 }
 
-// Adds the positions [tile, tile + 32) to the state, as far as the row sees them.
-template <unsigned kDims>
-__device__ void add_tile(const Attention& p, const AttentionItem& item, std::uint32_t kv_head,
-                         std::uint32_t tile, const float* query, float* weights,
+// Adds what the row sees of the positions [tile, tile + 32) to the state: not nothing.
+template <KvForm kForm, unsigned kDims>
+__device__ void add_tile(const Attention& p, const HeadRow& row, std::uint32_t tile,
                          AttentionState<kDims>& state) {
-    const float score = score_of(p, item, kv_head, tile + lane_index(), query);
+    const float score = score_of<kForm>(p, row, tile + lane_index());
     const float maximum = fmaxf(state.maximum, warp_max(score));
     const float weight = model::math::exp(score - maximum);
     state.rescale(maximum);
     state.sum += warp_sum(weight);
-    weights[lane_index()] = weight;
+    row.weights[lane_index()] = weight;
     __syncwarp();
-    const std::uint32_t seen = item.place.position + 1 - tile;
-    const std::uint32_t count = seen < kTileTokens ? seen : kTileTokens;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        const std::uint16_t* const value =
-            p.kv.values + kv_offset(p.kv, item.place.slot, tile + i, kv_head);
+    for (std::uint32_t i = 0; i < kTileTokens; ++i) {
+        // A weight of zero would not do: nobody may have written there.
+        if (!row.seen.contains(tile + i)) continue;
+        const auto value = vector_at<kForm>(p.kv, p.kv.values, row, tile + i);
 #pragma unroll
         for (unsigned j = 0; j < kDims; ++j) {
             const std::uint32_t d = j * kWarpLanes + lane_index();
             if (d < p.kv.head_length)
-                state.values[j] = fmaf(weights[i], load_half(value + d), state.values[j]);
+                state.values[j] = fmaf(row.weights[i], value[d], state.values[j]);
         }
     }
     __syncwarp();
@@ -112,29 +134,49 @@ __device__ void write_result(const Attention& p, std::uint32_t row, std::uint32_
     }
 }
 
-template <unsigned kDims>
+// This warp's head of the item's row, with its queries in shared memory.
+__device__ HeadRow load_row(const Attention& p, const AttentionItem& item, std::uint32_t kv_head,
+                            std::uint32_t head) {
+    const std::uint32_t length = p.kv.head_length;
+    const bool sinks = p.q_sinks != nullptr;
+    float* const query = shared_memory<float>() + warp_index() * warp_floats(length, sinks);
+    float* const sinks_query = sinks ? query + length : query;
+    for (std::uint32_t d = lane_index(); d < length; d += kWarpLanes) {
+        query[d] = p.q[std::size_t{item.row} * p.q_stride + head * length + d];
+        if (sinks) {
+            sinks_query[d] = p.q_sinks[(std::size_t{item.row} * p.heads + head) * length + d];
+        }
+    }
+    __syncwarp();
+    return {seen_positions(item.place.position, p.window, p.sinks),
+            item.place.slot,
+            kv_head,
+            query,
+            sinks_query,
+            sinks_query + length};
+}
+
+template <KvForm kForm, unsigned kDims>
 __global__ void attention_kernel(const Attention p) {
     const AttentionItem item = p.items[blockIdx.x];
-    const std::uint32_t length = p.kv.head_length;
     const std::uint32_t kv_head = blockIdx.y;
     const std::uint32_t head = kv_head * (p.heads / p.kv.kv_heads) + warp_index();
-    float* const query = shared_memory<float>() + warp_index() * warp_floats(length);
-    float* const weights = query + length;
-    for (std::uint32_t d = lane_index(); d < length; d += kWarpLanes)
-        query[d] = p.q[std::size_t{item.row} * p.q_stride + head * length + d];
-    __syncwarp();
-
+    const HeadRow row = load_row(p, item, kv_head, head);
+    constexpr std::uint32_t kSplitTiles = kSplitTokens / kTileTokens;
     AttentionState<kDims> total;
-    for (std::uint32_t split = item.split_begin; split < item.split_end; ++split) {
+    for (std::uint32_t split = row.seen.next_block(item.split_begin, kSplitTokens);
+         split < item.split_end; split = row.seen.next_block(split + 1, kSplitTokens)) {
         AttentionState<kDims> state;
-        const std::uint32_t seen = item.place.position + 1;
-        const std::uint32_t split_end = (split + 1) * kSplitTokens;
-        const std::uint32_t end = seen < split_end ? seen : split_end;
-        for (std::uint32_t tile = split * kSplitTokens; tile < end; tile += kTileTokens)
-            add_tile(p, item, kv_head, tile, query, weights, state);
+        const std::uint32_t tiles = (row.seen.end + kTileTokens - 1) / kTileTokens;
+        const std::uint32_t split_end = (split + 1) * kSplitTiles;
+        const std::uint32_t end = tiles < split_end ? tiles : split_end;
+        for (std::uint32_t tile = row.seen.next_block(split * kSplitTiles, kTileTokens); tile < end;
+             tile = row.seen.next_block(tile + 1, kTileTokens)) {
+            add_tile<kForm>(p, row, tile * kTileTokens, state);
+        }
         if (item.partial >= 0) {
             const std::size_t index = static_cast<std::size_t>(item.partial) * p.heads + head;
-            state.store(p.partials + index * (length + 2), length);
+            state.store(p.partials + index * (p.kv.head_length + 2), p.kv.head_length);
             return;
         }
         total.merge(state);
@@ -157,24 +199,29 @@ __global__ void attention_merge_kernel(const Attention p) {
     write_result(p, merge.row, head, total);
 }
 
-template <unsigned kDims>
+template <KvForm kForm, unsigned kDims>
 void launch_dims(const Attention& p, cudaStream_t stream) {
     const std::uint32_t warps = p.heads / p.kv.kv_heads;
-    launch(attention_kernel<kDims>, {p.item_count, p.kv.kv_heads}, warps * kWarpLanes,
-           warps * warp_floats(p.kv.head_length) * sizeof(float), stream, p);
+    launch(attention_kernel<kForm, kDims>, {p.item_count, p.kv.kv_heads}, warps * kWarpLanes,
+           warps * warp_floats(p.kv.head_length, p.q_sinks != nullptr) * sizeof(float), stream, p);
     if (p.merge_count > 0) {
         launch(attention_merge_kernel<kDims>, {p.merge_count, p.heads}, kWarpLanes, 0, stream, p);
     }
 }
 
+template <KvForm kForm>
+void launch_form(const Attention& p, cudaStream_t stream) {
+    const std::uint32_t dims = (p.kv.head_length + kWarpLanes - 1) / kWarpLanes;
+    if (dims <= 1) return launch_dims<kForm, 1>(p, stream);
+    if (dims <= 2) return launch_dims<kForm, 2>(p, stream);
+    if (dims <= 4) return launch_dims<kForm, 4>(p, stream);
+    launch_dims<kForm, 8>(p, stream);
+}
+
 }  // namespace
 
 void attention(const Attention& p, cudaStream_t stream) {
-    const std::uint32_t dims = (p.kv.head_length + kWarpLanes - 1) / kWarpLanes;
-    if (dims <= 1) return launch_dims<1>(p, stream);
-    if (dims <= 2) return launch_dims<2>(p, stream);
-    if (dims <= 4) return launch_dims<4>(p, stream);
-    launch_dims<8>(p, stream);
+    for_kv_form(p.kv.form, [&]<KvForm kForm>() { launch_form<kForm>(p, stream); });
 }
 
 }  // namespace troupe::gpu

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu/kernels/elements.hpp"
+#include "gpu/kernels/kv_pages.hpp"
 
 namespace troupe::gpu {
 
@@ -18,8 +18,34 @@ inline constexpr std::uint32_t kSplitTokens = 256;
 inline constexpr std::uint32_t kHeadLengthMax = 256;
 inline constexpr std::uint32_t kHeadsPerKvMax = 32;
 
-// A row attends to positions 0 .. position, of which this item covers whole splits. Either all of
-// them, and the result is final; or one, and its state is stored as partial number `partial`, to be
+// The positions that a row sees: [0, sinks_end) and [window_begin, end).
+struct SeenPositions {
+    std::uint32_t sinks_end, window_begin, end;
+
+    [[nodiscard]] constexpr bool contains(std::uint32_t position) const {
+        return position < sinks_end || (position >= window_begin && position < end);
+    }
+    // The first block of `size` positions, from block `from` on, that holds any of them, if it is
+    // not beyond the end.
+    [[nodiscard]] constexpr std::uint32_t next_block(std::uint32_t from, std::uint32_t size) const {
+        if (from * size < sinks_end) return from;
+        const std::uint32_t first = window_begin / size;
+        return from > first ? from : first;
+    }
+};
+
+// Without a window (0 tokens) a row sees all up to its own position; else the last `window` of
+// these, and the first `sinks`.
+[[nodiscard]] constexpr SeenPositions seen_positions(std::uint32_t position, std::uint32_t window,
+                                                     std::uint32_t sinks) {
+    const std::uint32_t end = position + 1;
+    const std::uint32_t sinks_end = sinks < end ? sinks : end;
+    const bool bounded = window > 0 && end > window + sinks_end;
+    return {sinks_end, bounded ? end - window : sinks_end, end};
+}
+
+// A row attends to what it sees in the whole splits that this item covers. Either these are all,
+// and the result is final; or it is one, and its state is stored as partial number `partial`, to be
 // merged. Both ways give the same bits, so who is cut up is a matter of speed alone.
 struct AttentionItem {
     std::uint32_t row;
@@ -36,13 +62,15 @@ struct AttentionMerge {
 
 // softmax(q k^T * scale) v for each row and head.
 struct Attention {
-    const float* q;  // [rows][q_stride]: [heads][head_length]
-    float* out;      // [rows][out_stride]: likewise
+    const float* q;        // [rows][q_stride]: [heads][head_length]
+    const float* q_sinks;  // [rows][heads][head_length], rotated to look at sinks; null: none
+    float* out;            // [rows][out_stride]: likewise
     KvPages kv;
     const AttentionItem* items;    // [item_count]
     const AttentionMerge* merges;  // [merge_count]
     float* partials;               // [][heads][maximum, sum, head_length values]
     std::uint32_t item_count, merge_count, q_stride, out_stride, heads;
+    std::uint32_t window, sinks;  // as for seen_positions()
     float scale;
 };
 void attention_truth(const Attention& p);  // by the items' rows, which are all rows

@@ -8,11 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/kernels/kv_pages.hpp"
 #include "gpu/kernels/weights.hpp"
 
 namespace troupe::gpu {
-
-inline constexpr std::uint32_t kPageTokens = 16;
 
 struct Embed {
     WeightMatrix table;          // [vocabulary][width]
@@ -36,31 +35,35 @@ struct RmsNorm {
 void rms_norm_truth(const RmsNorm& p);
 void rms_norm(const RmsNorm& p, cudaStream_t stream);
 
-// One layer's keys and values: element (page, kv head, token, d) of either is
-// [((page * kv_heads + head) * 16 + token) * head_length + d], a half.
-struct KvPages {
-    std::uint16_t* keys;
-    std::uint16_t* values;
-    const std::uint32_t* page_table;  // [slots][pages_per_slot]: page of 16 positions
-    std::uint32_t pages_per_slot;
-    std::uint32_t kv_heads, head_length;
+// Angles of a position: rows of a table that has those that the model was trained for, or, from
+// its end on, of those that come with the step.
+struct RopeAngles {
+    const float* table;  // [table_rows][rotated / 2][cos, sin]
+    const float* far;    // likewise
+    std::uint32_t table_rows, rotated;
+
+    [[nodiscard]] constexpr const float* row(std::uint32_t index) const {
+        return index < table_rows ? table + std::size_t{index} * rotated
+                                  : far + std::size_t{index - table_rows} * rotated;
+    }
 };
 
-// Where a row stands.
-struct RowPlace {
-    std::uint32_t slot;
-    std::uint32_t position;
+// A row's: of its position, and of where its query is rotated to look at sinks.
+struct AngleRows {
+    std::uint32_t own, sinks;
 };
 
 // Rotates the first `rotated` elements of each query and key head, pair (2i, 2i + 1) by the i-th
 // (cos, sin) of its position: a' = fma(a, cos, -(b * sin)), b' = fma(b, cos, a * sin). Queries
-// stay, keys and values go to their page, rounded to halves.
+// stay, keys and values go to their page, in the form of the cache.
 struct RopeStore {
-    float* qkv;              // [rows][stride]: queries, keys, values
-    const float* angles;     // [positions][rotated / 2][cos, sin]
-    const RowPlace* places;  // [rows]
+    float* qkv;      // [rows][stride]: queries, keys, values; keys are rotated there, too
+    float* sinks_q;  // [rows][heads][head_length], queries that look at sinks; null: no sinks
+    RopeAngles angles;
+    const RowPlace* places;       // [rows]
+    const AngleRows* angle_rows;  // [rows]
     KvPages kv;
-    std::uint32_t rows, stride, heads, rotated;
+    std::uint32_t rows, stride, heads;
 };
 void rope_store_truth(const RopeStore& p);
 void rope_store(const RopeStore& p, cudaStream_t stream);

@@ -1,19 +1,44 @@
 // Rotary positions (Su et al., 2021) and the store of keys and values into their pages: a block a
-// row, a thread an adjacent pair.
+// row, a warp a head, a lane an adjacent pair.
+#include <algorithm>
+#include <cmath>
+
 #include "gpu/device.cuh"
 #include "gpu/kernels/elements.hpp"
+#include "gpu/kernels/kv_forms.cuh"
 #include "model/half.hpp"
 
 namespace troupe::gpu {
 namespace {
 
-// Of position `position` of a slot, head `head`, its first element.
-__host__ __device__ __forceinline__ std::size_t kv_offset(const KvPages& kv, RowPlace place,
-                                                          std::uint32_t head) {
-    const std::size_t page =
-        kv.page_table[std::size_t{place.slot} * kv.pages_per_slot + place.position / kPageTokens];
-    return ((page * kv.kv_heads + head) * kPageTokens + place.position % kPageTokens) *
-           kv.head_length;
+void rotate_truth(const float* angles, std::size_t rotated, const float* from, float* to) {
+    for (std::size_t d = 0; d < rotated; d += 2) {
+        const double a = from[d], b = from[d + 1];
+        to[d] = static_cast<float>(a * angles[d] - b * angles[d + 1]);
+        to[d + 1] = static_cast<float>(b * angles[d] + a * angles[d + 1]);
+    }
+}
+
+void store_truth(const KvPages& kv, std::byte* block, std::uint32_t token, const float* x) {
+    const std::size_t length = kv.head_length;
+    if (kv.form == KvForm::f16) {
+        for (std::size_t d = 0; d < length; ++d)
+            reinterpret_cast<std::uint16_t*>(block)[token * length + d] =
+                model::float_to_half(x[d]);
+        return;
+    }
+    float largest = 0;
+    for (std::size_t d = 0; d < length; ++d)
+        largest = std::isnan(x[d]) ? INFINITY : std::fmax(largest, std::fabs(x[d]));
+    reinterpret_cast<float*>(block)[token] = std::isinf(largest)   ? NAN
+                                             : largest < 0x1p-100F ? 0
+                                                                   : largest / 127;
+    auto* const numbers = reinterpret_cast<std::int8_t*>(block) + kPageTokens * sizeof(float);
+    for (std::size_t d = 0; d < length; ++d) {
+        const bool some = std::isfinite(largest) && largest >= 0x1p-100F;
+        numbers[token * length + d] =
+            some ? static_cast<std::int8_t>(std::nearbyint(x[d] * (127 / largest))) : 0;
+    }
 }
 
 }  // namespace
@@ -23,24 +48,21 @@ void rope_store_truth(const RopeStore& p) {
     for (std::size_t row = 0; row < p.rows; ++row) {
         const RowPlace place = p.places[row];
         float* const heads = p.qkv + row * p.stride;
+        for (std::size_t head = 0; head < p.heads && p.sinks_q != nullptr; ++head) {
+            float* const to = p.sinks_q + (row * p.heads + head) * length;
+            std::copy_n(heads + head * length, length, to);
+            rotate_truth(p.angles.row(p.angle_rows[row].sinks), p.angles.rotated, to, to);
+        }
         for (std::size_t head = 0; head < p.heads + p.kv.kv_heads; ++head) {
-            for (std::size_t d = 0; d < p.rotated; d += 2) {
-                const float* const angle = p.angles + std::size_t{place.position} * p.rotated + d;
-                float& a = heads[head * length + d];
-                float& b = heads[head * length + d + 1];
-                const double x = double{a} * angle[0] - double{b} * angle[1];
-                b = static_cast<float>(double{b} * angle[0] + double{a} * angle[1]);
-                a = static_cast<float>(x);
-            }
+            float* const x = heads + head * length;
+            rotate_truth(p.angles.row(p.angle_rows[row].own), p.angles.rotated, x, x);
         }
         for (std::uint32_t head = 0; head < p.kv.kv_heads; ++head) {
-            const std::size_t at = kv_offset(p.kv, place, head);
+            const std::size_t at = p.kv.block_offset(place.slot, place.position, head);
             const float* const key = heads + (p.heads + head) * length;
-            const float* const value = key + p.kv.kv_heads * length;
-            for (std::size_t d = 0; d < length; ++d) {
-                p.kv.keys[at + d] = model::float_to_half(key[d]);
-                p.kv.values[at + d] = model::float_to_half(value[d]);
-            }
+            const std::uint32_t token = place.position % kPageTokens;
+            store_truth(p.kv, p.kv.keys + at, token, key);
+            store_truth(p.kv, p.kv.values + at, token, key + p.kv.kv_heads * length);
         }
     }
 }
@@ -48,48 +70,50 @@ void rope_store_truth(const RopeStore& p) {
 namespace {
 
 constexpr unsigned kThreads = 256;
+constexpr unsigned kWarps = kThreads / kWarpLanes;
 
-__device__ __forceinline__ void rotate(const RopeStore& p, std::uint32_t position, std::uint32_t d,
-                                       float& a, float& b) {
-    if (d >= p.rotated) return;
-    const float* const angle = p.angles + std::size_t{position} * p.rotated + d;
-    const float rotated = fmaf(a, angle[0], -(b * angle[1]));
-    b = fmaf(b, angle[0], a * angle[1]);
-    a = rotated;
+// This lane's pairs of a head.
+__device__ __forceinline__ void rotate(const RopeAngles& angles, std::uint32_t angle_row,
+                                       std::uint32_t length, const float* from, float* to) {
+    const float* const angle = angles.row(angle_row);
+    for (std::uint32_t d = 2 * lane_index(); d < length; d += 2 * kWarpLanes) {
+        const float a = from[d];
+        const float b = from[d + 1];
+        const bool turns = d < angles.rotated;
+        to[d] = turns ? fmaf(a, angle[d], -(b * angle[d + 1])) : a;
+        to[d + 1] = turns ? fmaf(b, angle[d], a * angle[d + 1]) : b;
+    }
 }
 
-__device__ __forceinline__ void store_pair(std::uint16_t* at, float a, float b) {
-    at[0] = __half_as_ushort(__float2half_rn(a));
-    at[1] = __half_as_ushort(__float2half_rn(b));
-}
-
+template <KvForm kForm>
 __global__ void rope_store_kernel(const RopeStore p) {
     const std::uint32_t length = p.kv.head_length;
+    const std::uint32_t kv_heads = p.kv.kv_heads;
     const RowPlace place = p.places[blockIdx.x];
+    const AngleRows angle_rows = p.angle_rows[blockIdx.x];
     float* const heads = p.qkv + std::size_t{blockIdx.x} * p.stride;
-    const std::uint32_t query_pairs = p.heads * length / 2;
-    const std::uint32_t key_pairs = p.kv.kv_heads * length / 2;
-    for (std::uint32_t i = threadIdx.x; i < query_pairs + 2 * key_pairs; i += kThreads) {
-        const std::uint32_t d = 2 * i % length;
-        float a = heads[2 * i];
-        float b = heads[2 * i + 1];
-        if (i < query_pairs) {
-            rotate(p, place.position, d, a, b);
-            heads[2 * i] = a;
-            heads[2 * i + 1] = b;
-            continue;
+    for (std::uint32_t i = warp_index(); i < p.heads + 2 * kv_heads; i += kWarps) {
+        float* const x = heads + i * length;
+        if (i < p.heads && p.sinks_q != nullptr) {
+            rotate(p.angles, angle_rows.sinks, length, x,
+                   p.sinks_q + (std::size_t{blockIdx.x} * p.heads + i) * length);
         }
-        const bool is_key = i < query_pairs + key_pairs;
-        const std::uint32_t head = 2 * (i - query_pairs) / length % p.kv.kv_heads;
-        if (is_key) rotate(p, place.position, d, a, b);
-        store_pair((is_key ? p.kv.keys : p.kv.values) + kv_offset(p.kv, place, head) + d, a, b);
+        if (i < p.heads + kv_heads) rotate(p.angles, angle_rows.own, length, x, x);
+        if (i < p.heads) continue;
+        const bool is_key = i < p.heads + kv_heads;
+        const std::uint32_t head = (i - p.heads) % kv_heads;
+        std::byte* const block = (is_key ? p.kv.keys : p.kv.values) +
+                                 p.kv.block_offset(place.slot, place.position, head);
+        KvNumbers<kForm>::store(block, place.position % kPageTokens, length, x);
     }
 }
 
 }  // namespace
 
 void rope_store(const RopeStore& p, cudaStream_t stream) {
-    launch(rope_store_kernel, p.rows, kThreads, 0, stream, p);
+    for_kv_form(p.kv.form, [&]<KvForm kForm>() {
+        launch(rope_store_kernel<kForm>, p.rows, kThreads, 0, stream, p);
+    });
 }
 
 }  // namespace troupe::gpu

@@ -19,7 +19,7 @@ __global__ void grant_kernel(const StepTables p) {
     const std::uint32_t i = thread_number();
     if (i >= p.grant_count) return;
     const TableEntry entry = p.grants[i];
-    p.page_table[std::size_t{entry.slot} * p.pages_per_slot + entry.index] = entry.page;
+    p.page_table[std::size_t{entry.slot} * p.page_table_width + entry.word] = entry.page;
 }
 
 __global__ void clear_counts_kernel(const StepTables p) {
@@ -51,17 +51,15 @@ __global__ void resolve_tokens_kernel(const StepTables p) {
     }
 }
 
-// A block a copy and layer half; heads lie apart, a head's positions together.
+// A block a copy, and keys or values of a layer.
 __global__ void copy_pages_kernel(const CopyPages p) {
     const CopiedPage copy = p.copies[blockIdx.x];
-    std::uint16_t* const pool = p.pool + blockIdx.y * p.layer_stride;
-    const std::uint32_t head_values = kPageTokens * p.head_length;
-    const std::uint32_t copied_values = copy.tokens * p.head_length;
-    for (std::uint32_t i = threadIdx.x; i < p.kv_heads * copied_values; i += kThreads) {
-        const std::size_t at = i / copied_values * head_values + i % copied_values;
-        const std::size_t page_values = std::size_t{p.kv_heads} * head_values;
-        pool[copy.to * page_values + at] = pool[copy.from * page_values + at];
-    }
+    std::byte* const pages = p.pool + blockIdx.y * p.layer_bytes;
+    const auto* const from =
+        reinterpret_cast<const uint4*>(pages + std::size_t{copy.from} * p.page_bytes);
+    auto* const to = reinterpret_cast<uint4*>(pages + std::size_t{copy.to} * p.page_bytes);
+    for (std::uint32_t i = threadIdx.x; i < p.page_bytes / sizeof(uint4); i += kThreads)
+        to[i] = from[i];
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gpu/kernels/elements.hpp"
+#include "gpu/kernels/kv_pages.hpp"
 
 namespace troupe::gpu {
 
@@ -16,7 +16,7 @@ namespace troupe::gpu {
 inline constexpr std::uint32_t kInPrompt = 0x80000000U;
 
 struct TableEntry {
-    std::uint32_t slot, index, page;
+    std::uint32_t slot, word, page;
 };
 struct CountEdit {
     std::uint32_t slot;
@@ -24,7 +24,7 @@ struct CountEdit {
     std::int32_t added;  // to the answer's count; 0: the token is in the prompt
 };
 struct CopiedPage {
-    std::uint32_t from, to, tokens;
+    std::uint32_t from, to;
 };
 
 // The pointers lead into the step's plan, but for the books themselves.
@@ -39,8 +39,8 @@ struct StepTables {
     const std::uint8_t* row_counts;  // [rows]: 1 where the token counts for the slot's penalties
     std::uint32_t rows;
 
-    std::uint32_t* page_table;  // [slots][pages_per_slot]
-    std::uint32_t pages_per_slot;
+    std::uint32_t* page_table;  // [slots][page_table_width]
+    std::uint32_t page_table_width;
     std::uint32_t* counts;  // [slots][vocabulary]
     std::uint32_t vocabulary;
     const std::int32_t* drawn;  // [slots]
@@ -48,12 +48,14 @@ struct StepTables {
 };
 void apply_tables(const StepTables& p, cudaStream_t stream);
 
-// The first `tokens` positions of pages, in every layer, keys and values.
+// Whole pages, in every layer, keys and values. Of positions that are not meant nobody reads any
+// before they are written.
 struct CopyPages {
     const CopiedPage* copies;  // [count]
-    std::uint16_t* pool;       // [2 * layers][layer_stride]
-    std::size_t layer_stride;  // elements
-    std::uint32_t count, layers, kv_heads, head_length;
+    std::byte* pool;           // [2 * layers][layer_bytes], in pages of `page_bytes`
+    std::size_t layer_bytes;
+    std::uint32_t page_bytes;  // a multiple of 16
+    std::uint32_t count, layers;
 };
 void copy_pages(const CopyPages& p, cudaStream_t stream);
 

@@ -1,11 +1,10 @@
-// Every kernel against its slow truth, over shapes that fit and shapes that leave a rest; products
-// and attention also bit for bit against themselves, in other company.
+// Kernels against their slow truth, over shapes that fit and shapes that leave a rest; products
+// also bit for bit against themselves, in other company. Others have files of their own.
 #include <cmath>
 #include <random>
 
 #include "gpu/device_memory.hpp"
 #include "gpu/device_model.hpp"
-#include "gpu/kernels/attention.hpp"
 #include "gpu/kernels/elements.hpp"
 #include "gpu/kernels/matmul.hpp"
 #include "gpu/kernels/step_tables.hpp"
@@ -122,157 +121,25 @@ TEST_CASE_METHOD(EmulatorFixture, "the activation agrees with its truth", "[gpu]
     CHECK(error_of(out.download(), expected) < 1e-6);
 }
 
-namespace {
-
-// Rows of sequences that lie in pages in no order.
-struct PagedRows {
-    static constexpr std::uint32_t kPages = 64;
-    static constexpr std::uint32_t kPagesPerSlot = 20;
-    static constexpr std::uint32_t kSlots = 3;
-
-    std::uint32_t heads, kv_heads, length;
-    Random random;
-    std::vector<std::uint32_t> page_table;
-    std::vector<std::uint16_t> keys, values;
-
-    PagedRows(std::uint32_t heads_, std::uint32_t kv_heads_, std::uint32_t length_)
-        : heads(heads_), kv_heads(kv_heads_), length(length_), random(heads_ * length_) {
-        std::vector<std::uint32_t> pages(kPages);
-        for (std::uint32_t i = 0; i < kPages; ++i)
-            pages[i] = i;
-        std::shuffle(pages.begin(), pages.end(), random);
-        page_table.assign(pages.begin(), pages.begin() + kSlots * kPagesPerSlot);
-        const std::size_t size = std::size_t{kPages} * kv_heads * gpu::kPageTokens * length;
-        for (std::vector<std::uint16_t>* half : {&keys, &values}) {
-            for (const float value : random_floats(size, random))
-                half->push_back(model::float_to_half(value));
-        }
-    }
-    KvPages host() {
-        return {keys.data(), values.data(), page_table.data(), kPagesPerSlot, kv_heads, length};
-    }
-};
-
-struct DevicePages {
-    DeviceBuffer<std::uint16_t> keys, values;
-    DeviceBuffer<std::uint32_t> page_table;
-    KvPages view;
-
-    explicit DevicePages(const PagedRows& rows)
-        : keys(DeviceBuffer<std::uint16_t>::upload(rows.keys)),
-          values(DeviceBuffer<std::uint16_t>::upload(rows.values)),
-          page_table(DeviceBuffer<std::uint32_t>::upload(rows.page_table)),
-          view{keys.data(),   values.data(), page_table.data(), PagedRows::kPagesPerSlot,
-               rows.kv_heads, rows.length} {}
-};
-
-}  // namespace
-
-TEST_CASE_METHOD(EmulatorFixture, "rotation and store agree with their truth", "[gpu][kernels]") {
-    const auto [heads, kv_heads, length, rotated] =
-        GENERATE(table<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>(
-            {{8, 4, 8, 8}, {9, 3, 64, 64}, {4, 4, 80, 32}, {2, 1, 256, 256}}));
-    PagedRows rows(heads, kv_heads, length);
-    const std::uint32_t stride = (heads + 2 * kv_heads) * length;
-    std::vector<float> qkv = random_floats(4 * stride, rows.random);
-    const std::vector<float> angles = random_floats(320 * rotated, rows.random);
-    const std::vector<RowPlace> places{{0, 0}, {2, 319}, {1, 17}, {2, 31}};
+TEST_CASE_METHOD(EmulatorFixture, "pages are copied in every layer, keys and values",
+                 "[gpu][kernels]") {
+    constexpr std::uint32_t kLayers = 2, kPages = 4, kPageBytes = 3 * 320;
+    std::vector<std::uint8_t> pool(std::size_t{2} * kLayers * kPages * kPageBytes);
+    for (std::size_t i = 0; i < pool.size(); ++i)
+        pool[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
     Stream stream;
-    DevicePages pages(rows);
-    const auto device_qkv = DeviceBuffer<float>::upload(qkv);
-    const auto device_angles = DeviceBuffer<float>::upload(angles);
-    const auto device_places = DeviceBuffer<RowPlace>::upload(places);
-    rope_store({device_qkv.data(), device_angles.data(), device_places.data(), pages.view, 4,
-                stride, heads, rotated},
+    const auto device_pool = DeviceBuffer<std::uint8_t>::upload(pool);
+    const auto copies = DeviceBuffer<CopiedPage>::upload(std::vector<CopiedPage>{{0, 3}, {2, 1}});
+    copy_pages({copies.data(), reinterpret_cast<std::byte*>(device_pool.data()),
+                std::size_t{kPages} * kPageBytes, kPageBytes, 2, kLayers},
                stream.get());
     stream.synchronise();
-    rope_store_truth(
-        {qkv.data(), angles.data(), places.data(), rows.host(), 4, stride, heads, rotated});
-    std::vector<float> rotated_queries = device_qkv.download();
-    for (std::size_t row = 0; row < 4; ++row) {
-        const auto queries = [&](const std::vector<float>& all) {
-            const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * stride);
-            return std::vector<float>(begin, begin + heads * length);
-        };
-        CHECK(error_of(queries(rotated_queries), queries(qkv)) < 1e-6);
-    }
-    const auto floats = [](const std::vector<std::uint16_t>& halves) {
-        std::vector<float> values;
-        for (const std::uint16_t half : halves)
-            values.push_back(model::half_to_float(half));
-        return values;
-    };
-    CHECK(error_of(floats(pages.keys.download()), floats(rows.keys)) < 1e-3);
-    CHECK(pages.values.download() == rows.values);
-}
-
-TEST_CASE_METHOD(EmulatorFixture, "attention agrees with its truth, cut into splits or not",
-                 "[gpu][kernels]") {
-    const auto [heads, kv_heads, length] =
-        GENERATE(table<std::uint32_t, std::uint32_t, std::uint32_t>(
-            {{8, 4, 8}, {9, 3, 64}, {2, 2, 80}, {4, 1, 128}, {1, 1, 256}}));
-    CAPTURE(heads, kv_heads, length);
-    PagedRows rows(heads, kv_heads, length);
-    const std::vector<RowPlace> places{{0, 0},  {1, 15},  {2, 16},  {0, 31},
-                                       {1, 32}, {2, 255}, {0, 256}, {1, 319}};
-    const auto count = static_cast<std::uint32_t>(places.size());
-    const std::uint32_t width = heads * length;
-    const std::vector<float> q = random_floats(std::size_t{count} * width, rows.random);
-    std::vector<AttentionItem> whole;
-    std::vector<AttentionItem> cut;
-    std::vector<AttentionMerge> merges;
-    for (std::uint32_t row = 0; row < count; ++row) {
-        const std::uint32_t splits = places[row].position / kSplitTokens + 1;
-        whole.push_back({row, places[row], 0, splits, -1});
-        merges.push_back({row, static_cast<std::uint32_t>(cut.size()), splits});
-        for (std::uint32_t s = 0; s < splits; ++s)
-            cut.push_back({row, places[row], s, s + 1, static_cast<std::int32_t>(cut.size())});
-    }
-    const float scale = 1.0F / std::sqrt(static_cast<float>(length));
-    std::vector<float> expected(q.size());
-    attention_truth({q.data(), expected.data(), rows.host(), whole.data(), nullptr, nullptr, count,
-                     0, width, width, heads, scale});
-
-    Stream stream;
-    const DevicePages pages(rows);
-    const auto device_q = DeviceBuffer<float>::upload(q);
-    const auto run = [&](const std::vector<AttentionItem>& items,
-                         const std::vector<AttentionMerge>& merged) {
-        const auto device_items = DeviceBuffer<AttentionItem>::upload(items);
-        const auto device_merges = DeviceBuffer<AttentionMerge>::upload(merged);
-        DeviceBuffer<float> partials(cut.size() * partial_floats(heads, length));
-        DeviceBuffer<float> out(q.size());
-        attention({device_q.data(), out.data(), pages.view, device_items.data(),
-                   device_merges.data(), partials.data(), static_cast<std::uint32_t>(items.size()),
-                   static_cast<std::uint32_t>(merged.size()), width, width, heads, scale},
-                  stream.get());
-        stream.synchronise();
-        return out.download();
-    };
-    const std::vector<float> values = run(whole, {});
-    CHECK(error_of(values, expected) < 2e-6);
-    CHECK(run(cut, merges) == values);
-}
-
-TEST_CASE_METHOD(EmulatorFixture, "pages are copied as far as asked, in every layer",
-                 "[gpu][kernels]") {
-    constexpr std::uint32_t kLayers = 2, kHeads = 3, kLength = 8, kPages = 4;
-    constexpr std::size_t kPageValues = kHeads * gpu::kPageTokens * kLength;
-    std::vector<std::uint16_t> pool(2 * kLayers * kPages * kPageValues);
-    for (std::size_t i = 0; i < pool.size(); ++i)
-        pool[i] = static_cast<std::uint16_t>(i * 7);
-    Stream stream;
-    const auto device_pool = DeviceBuffer<std::uint16_t>::upload(pool);
-    const auto copies = DeviceBuffer<CopiedPage>::upload(std::vector<CopiedPage>{{0, 3, 5}});
-    copy_pages(
-        {copies.data(), device_pool.data(), kPages * kPageValues, 1, kLayers, kHeads, kLength},
-        stream.get());
-    stream.synchronise();
     for (std::size_t half = 0; half < 2 * kLayers; ++half) {
-        for (std::size_t i = 0; i < kPageValues; ++i) {
-            if (i / kLength % gpu::kPageTokens >= 5) continue;
-            pool[(half * kPages + 3) * kPageValues + i] = pool[half * kPages * kPageValues + i];
-        }
+        const auto page = [&](std::size_t i) {
+            return pool.begin() + static_cast<std::ptrdiff_t>((half * kPages + i) * kPageBytes);
+        };
+        std::copy_n(page(0), kPageBytes, page(3));
+        std::copy_n(page(2), kPageBytes, page(1));
     }
     CHECK(device_pool.download() == pool);
 }

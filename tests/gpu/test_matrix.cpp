@@ -10,11 +10,19 @@ namespace {
 
 constexpr std::int32_t kAnswerTokens = 20;
 
-void check_matrix(const std::vector<unsigned>& masks) {
+// How the server was started.
+struct Cache {
+    gpu::KvForm form = gpu::KvForm::f16;
+    model::AttentionWindow window{};
+};
+
+void check_matrix(const std::vector<unsigned>& masks, const Cache& cache = {}) {
     const model::GgufFile* file = stories_halves_gguf();
     if (file == nullptr) return;
     const MakeBackend make = [&](const Circumstances& c, std::uint32_t pages) {
         gpu::CudaOptions options = small_cuda_options();
+        options.kv_form = cache.form;
+        options.window = cache.window;
         options.tokens_per_step_max = c.chunked ? kMatrixStepTokensChunked : kMatrixStepTokens;
         options.kv_pages = pages;
         if (pages != 0) options.tokens_per_step_max += options.slots_max;
@@ -37,4 +45,15 @@ TEST_CASE_METHOD(EmulatorFixture,
                  "so it is cut into chunks, preempted, and in five of them together",
                  "[gpu][backend][matrix][long]") {
     check_matrix({2, 4, 63 - 4});
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "so it is in int8, with a window that leaves most behind",
+                 "[gpu][backend][matrix]") {
+    check_matrix({8 + 2 + 1}, {.form = gpu::KvForm::int8, .window = {.tokens = 24, .sinks = 4}});
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "so it is with pages that go back, siblings and drafts",
+                 "[gpu][backend][matrix][long]") {
+    check_matrix({4 + 8, 16, 63 - 4},
+                 {.form = gpu::KvForm::int8, .window = {.tokens = 24, .sinks = 4}});
 }

@@ -81,8 +81,9 @@ class DeviceDrawer {
 
     Draw draw(const std::vector<float>& row, const model::DecodingParams& params,
               std::uint32_t position) {
-        SlotTable slots(1, 128, 8);
-        StepBuilder builder(slots, {128, 1, 0, static_cast<std::int32_t>(vocabulary_)});
+        SlotTable slots(1, 128, 8, {8, 0});
+        StepBuilder builder(slots, {2, 10'000.0},
+                            {128, 1, 0, static_cast<std::int32_t>(vocabulary_), 128, {}});
         model::StepPlan plan;
         plan.opens.push_back(slot_open(params));
         for (model::PageId page = 0; page < 8; ++page)

@@ -110,12 +110,14 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& load
 Result<std::unique_ptr<model::Backend>> make_cuda_backend(const LoadedModel& loaded,
                                                           const BackendFlags& flags,
                                                           const model::BackendInfo* draft_of) {
-    const bool plain_cache = flags.kv_type == "auto" || flags.kv_type == "f16";
-    if (!plain_cache || flags.window != 0)
+    if (flags.kv_type == "f32" || flags.kv_type == "int4")
         return Error{ErrorKind::unsupported,
-                     "the CUDA backend has a KV cache of f16 without a window: leave --kv and "
-                     "--window out, or use --backend cpu"};
+                     fmt::format("the CUDA backend has no KV cache of {}: use --kv f16 or int8, or "
+                                 "--backend cpu",
+                                 flags.kv_type)};
     gpu::CudaOptions options;
+    if (flags.kv_type == "int8") options.kv_form = gpu::KvForm::int8;
+    if (flags.window != 0) options.window = {flags.window, flags.sinks};
     set_common(options, loaded, flags, draft_of);
     return gpu::make_cuda_backend(*loaded.file, options);
 }

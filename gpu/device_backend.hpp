@@ -1,0 +1,88 @@
+// The CUDA backend proper, on a device that works: submit() builds a step's arrays and starts
+// upload, kernels and download, each on a stream of its own with events between; wait() reads the
+// results. Two steps have each their own buffers. A step after one that draws on the host is held
+// back until that draw is made. Belongs to the executor's thread.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "gpu/cuda_backend.hpp"
+#include "gpu/device_memory.hpp"
+#include "gpu/device_model.hpp"
+#include "gpu/forward.hpp"
+#include "gpu/kernels/sample.hpp"
+#include "gpu/slot_table.hpp"
+#include "gpu/step_arrays.hpp"
+#include "gpu/step_builder.hpp"
+#include "model/backend.hpp"
+#include "model/sampler.hpp"
+#include "runtime/base/result.hpp"
+
+namespace troupe::gpu {
+
+// A step from submit() to wait(), and its buffers.
+struct StepSlot {
+    StepRecord record;
+    StepArrays arrays;
+    StepUpload upload;
+    DeviceBuffer<SampleResult> device_results;  // [rows_max]
+    PinnedBuffer<SampleResult> results;         // [rows_max]
+    PinnedBuffer<float> scores;                 // [host scores][vocabulary], grows
+    Event uploaded;
+    Event computed;
+    Event downloaded;
+    std::chrono::steady_clock::time_point started;
+};
+
+class DeviceBackend final : public model::Backend {
+ public:
+    // Throws BackendError, as all of this does.
+    DeviceBackend(DeviceModel model, model::BackendInfo info, const CudaOptions& options);
+
+    [[nodiscard]] const model::BackendInfo& info() const override { return info_; }
+    void submit(const model::StepPlan& plan) override;
+    void wait(model::StepResult& result) override;
+    void reset() override;
+
+    // Once, before any step. Error: out_of_memory, saying what to change.
+    [[nodiscard]] Result<> allocate_pages(const CudaOptions& options);
+
+ private:
+    void start(StepSlot& step, const model::StepPlan& plan);
+    void compute(StepSlot& step, const StepPointers& pointers);
+    void score_and_sample(StepSlot& step, const StepPointers& pointers);
+    void copy_scores(StepSlot& step, std::uint32_t begin, std::uint32_t end);
+    void read(StepSlot& step, model::StepResult& result);
+    void read_row(StepSlot& step, const ScoredRow& scored, model::StepResult& result);
+    [[nodiscard]] bool read_draw(const StepSlot& step, const ScoredRow& scored,
+                                 model::StepResult& result);
+    [[nodiscard]] bool score_target(const StepSlot& step, const ScoredRow& scored,
+                                    model::StepResult& result);
+    [[nodiscard]] bool draw_on_host(const StepSlot& step, const ScoredRow& scored,
+                                    model::StepResult& result);
+    void settle(const StepSlot& step, const model::StepResult& result);
+
+    DeviceModel model_;
+    model::BackendInfo info_;
+    DeviceBuffer<model::TokenId> end_tokens_;
+    std::vector<model::TokenId> host_end_tokens_;
+    Forward forward_;
+    DeviceBuffer<float> edited_;  // [score rows][vocabulary]
+    SlotTable slots_;
+    StepBuilder builder_;
+    Stream uploads_;
+    Stream compute_;
+    Stream downloads_;
+    std::array<StepSlot, 2> steps_;
+    std::uint64_t started_ = 0;  // steps so far; step n has steps_[n % 2]
+    std::uint64_t read_ = 0;
+    const model::StepPlan* held_back_ = nullptr;
+    std::chrono::steady_clock::time_point last_read_;
+    std::vector<float> row_;  // scores that the host draws from
+    model::SamplerScratch scratch_;
+};
+
+}  // namespace troupe::gpu
