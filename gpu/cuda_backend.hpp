@@ -24,6 +24,7 @@ struct CudaOptions {
     std::uint32_t context_length_max = 0;  // 0: what the model was trained for; 2^24 with a window
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;
+    bool graphs = true;  // false: small steps, too, are launched kernel by kernel
     std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
 };
 

@@ -37,16 +37,19 @@ DeviceBackend::DeviceBackend(DeviceModel model, model::BackendInfo info, const C
       info_(std::move(info)),
       end_tokens_(DeviceBuffer<model::TokenId>::upload(options.end_tokens)),
       host_end_tokens_(options.end_tokens),
-      forward_(
-          model_, frequencies_of(model_.hp),
-          {info_.tokens_per_step_max, kScoreRowsMax, kPartialsMax, info_.slots_max, shape_of(info_),
-           angle_table_rows(model_.hp, info_), options.kv_form, info_.window}),
+      with_graphs_(options.graphs),
+      forward_(model_, frequencies_of(model_.hp),
+               {padded_sizes({info_.tokens_per_step_max, 0, 0}).rows, kScoreRowsMax, kPartialsMax,
+                info_.slots_max, shape_of(info_), angle_table_rows(model_.hp, info_),
+                options.kv_form, info_.window}),
+      graphs_(forward_, kGraphRowsMax + kPartialsMax, model_.hp.rope_dimension_count),
       edited_(std::size_t{kScoreRowsMax} * model_.hp.vocabulary_size),
       slots_(info_.slots_max, info_.context_length, std::numeric_limits<std::uint32_t>::max(),
              shape_of(info_)),
-      builder_(slots_, frequencies_of(model_.hp),
-               {info_.context_length, info_.tokens_per_step_max, kPartialsMax,
-                info_.vocabulary_size, angle_table_rows(model_.hp, info_), info_.window}) {
+      builder_(
+          slots_, frequencies_of(model_.hp),
+          {info_.context_length, info_.tokens_per_step_max, kPartialsMax, info_.vocabulary_size,
+           angle_table_rows(model_.hp, info_), info_.window, options.graphs}) {
     for (StepSlot& step : steps_) {
         step.device_results = DeviceBuffer<SampleResult>(info_.tokens_per_step_max);
         step.results = PinnedBuffer<SampleResult>(info_.tokens_per_step_max);
@@ -138,7 +141,13 @@ void DeviceBackend::start(StepSlot& step, const model::StepPlan& plan) {
 }
 
 void DeviceBackend::compute(StepSlot& step, const StepPointers& pointers) {
-    forward_.run(step.arrays, pointers, compute_);
+    forward_.apply_books(step.arrays, pointers, compute_);
+    const LayerSizes sizes = step.arrays.layer_sizes();
+    if (with_graphs_ && sizes.rows > 0 && sizes.rows <= kGraphRowsMax) {
+        graphs_.run(step.arrays, pointers, compute_);
+    } else {
+        forward_.run_layers(sizes, pointers, compute_);
+    }
     const std::size_t vocabulary = model_.hp.vocabulary_size;
     if (step.scores.size() < step.record.host_scores * vocabulary) {
         step.scores = PinnedBuffer<float>(step.record.host_scores * vocabulary);

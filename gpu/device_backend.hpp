@@ -14,6 +14,7 @@
 #include "gpu/device_model.hpp"
 #include "gpu/forward.hpp"
 #include "gpu/kernels/sample.hpp"
+#include "gpu/layer_graphs.hpp"
 #include "gpu/slot_table.hpp"
 #include "gpu/step_arrays.hpp"
 #include "gpu/step_builder.hpp"
@@ -69,7 +70,9 @@ class DeviceBackend final : public model::Backend {
     model::BackendInfo info_;
     DeviceBuffer<model::TokenId> end_tokens_;
     std::vector<model::TokenId> host_end_tokens_;
+    const bool with_graphs_;
     Forward forward_;
+    LayerGraphs graphs_;
     DeviceBuffer<float> edited_;  // [score rows][vocabulary]
     SlotTable slots_;
     StepBuilder builder_;

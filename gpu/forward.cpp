@@ -69,22 +69,22 @@ RopeAngles Forward::rope_angles(const StepPointers& pointers) const {
             hp_.rope_dimension_count};
 }
 
-void Forward::run(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream) {
-    const std::uint32_t rows = size_of(arrays.given);
-    TROUPE_ASSERT(rows <= limits_.rows_max);
-    apply_books(arrays, pointers, stream);
-    if (rows == 0) return;
-    embed({model_.token_embd.view, tokens_.data(), x_.data(), rows, hp_.embedding_length,
+void Forward::run_layers(const LayerSizes& sizes, const StepPointers& pointers,
+                         const Stream& stream) {
+    if (sizes.rows == 0) return;
+    TROUPE_ASSERT(sizes.rows <= limits_.rows_max);
+    embed({model_.token_embd.view, tokens_.data(), x_.data(), sizes.rows, hp_.embedding_length,
            hp_.embedding_length},
           stream.get());
     for (std::uint32_t layer = 0; layer < hp_.block_count; ++layer) {
-        attention_block(layer, arrays, pointers, stream);
-        ffn_block(layer, rows, stream);
+        attention_block(layer, sizes, pointers, stream);
+        ffn_block(layer, sizes.rows, stream);
     }
 }
 
 void Forward::apply_books(const StepArrays& arrays, const StepPointers& pointers,
                           const Stream& stream) {
+    TROUPE_ASSERT(arrays.given.size() <= limits_.rows_max);
     StepTables tables{};
     tables.grants = pointers.grants;
     tables.cleared_counts = pointers.cleared_counts;
@@ -111,10 +111,10 @@ void Forward::apply_books(const StepArrays& arrays, const StepPointers& pointers
 }
 
 // x += W_o attention(rope(W_qkv norm(x)))
-void Forward::attention_block(std::uint32_t layer, const StepArrays& arrays,
+void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
                               const StepPointers& pointers, const Stream& stream) {
     const DeviceLayer& weights = model_.layers[layer];
-    const std::uint32_t rows = size_of(arrays.given);
+    const std::uint32_t rows = sizes.rows;
     const std::uint32_t qkv_length = hp_.query_length() + 2 * hp_.kv_length();
     normalise(x_.data(), weights.attention_norm, rows, nullptr, stream);
     multiply(weights.qkv.view, normed_.data(), hp_.embedding_length, qkv_.data(), rows, false,
@@ -124,8 +124,8 @@ void Forward::attention_block(std::uint32_t layer, const StepArrays& arrays,
                 pointers.angle_rows, kv, rows, qkv_length, hp_.head_count},
                stream.get());
     attention({qkv_.data(), sinks_q_.data(), attended_.data(), kv, pointers.items, pointers.merges,
-               partials_.data(), size_of(arrays.items), size_of(arrays.merges), qkv_length,
-               hp_.query_length(), hp_.head_count, limits_.window.tokens, limits_.window.sinks,
+               partials_.data(), sizes.items, sizes.merges, qkv_length, hp_.query_length(),
+               hp_.head_count, limits_.window.tokens, limits_.window.sinks,
                1.0F / std::sqrt(static_cast<float>(hp_.head_length))},
               stream.get());
     multiply(weights.attention_output.view, attended_.data(), hp_.query_length(), x_.data(), rows,

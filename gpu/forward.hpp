@@ -35,9 +35,11 @@ class Forward {
     [[nodiscard]] std::uint64_t page_bytes() const;  // keys and values, all layers
     void allocate_pages(std::uint32_t pages);
 
-    // Books, copies, then all rows through all layers. `pointers` are of `arrays`, and must have
-    // arrived on `stream`.
-    void run(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream);
+    // What a step changes in the books, and its copied pages; which token each row has. `pointers`
+    // are of `arrays`, and must have arrived on `stream`.
+    void apply_books(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream);
+    // Then all rows through all layers; of the pointers only those of the layers' arrays are used.
+    void run_layers(const LayerSizes& sizes, const StepPointers& pointers, const Stream& stream);
 
     // Scores of `count` rows of the last run into scores(); `row_ids` is in device memory.
     void score(const std::uint32_t* row_ids, std::uint32_t count, const Stream& stream);
@@ -48,9 +50,8 @@ class Forward {
     [[nodiscard]] std::uint32_t* counts() const { return counts_.data(); }  // [slots][vocabulary]
 
  private:
-    void apply_books(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream);
-    void attention_block(std::uint32_t layer, const StepArrays& arrays,
-                         const StepPointers& pointers, const Stream& stream);
+    void attention_block(std::uint32_t layer, const LayerSizes& sizes, const StepPointers& pointers,
+                         const Stream& stream);
     void ffn_block(std::uint32_t layer, std::uint32_t rows, const Stream& stream);
     void normalise(const float* x, const DeviceBuffer<float>& weight, std::uint32_t rows,
                    const std::uint32_t* row_ids, const Stream& stream);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "gpu/layer_graphs.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::gpu {
@@ -38,6 +39,18 @@ void StepBuilder::build(const model::StepPlan& plan, StepArrays& arrays, StepRec
         record.opened.push_back(slots_[sequence.slot].opened);
     }
     TROUPE_ASSERT(arrays.given.size() == plan.tokens.size(), "a token belongs to no sequence");
+    if (limits_.for_graphs && arrays.given.size() <= kGraphRowsMax) pad(arrays);
+}
+
+// With rows that stand nowhere, whose results nobody looks at, and attention work that is none.
+void StepBuilder::pad(StepArrays& arrays) const {
+    const LayerSizes sizes = padded_sizes(arrays.layer_sizes());
+    arrays.given.resize(sizes.rows, 0);
+    arrays.row_counts.resize(sizes.rows, 0);
+    arrays.places.resize(sizes.rows, {kNoSlot, 0});
+    arrays.angle_rows.resize(sizes.rows, {0, 0});
+    arrays.items.resize(sizes.items, {0, {kNoSlot, 0}, 0, 0, -1});
+    arrays.merges.resize(sizes.merges, {0, 0, 0});
 }
 
 void StepBuilder::add_rows(const model::StepPlan& plan, const model::SequenceStep& sequence,

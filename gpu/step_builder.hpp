@@ -45,6 +45,7 @@ class StepBuilder {
         std::int32_t vocabulary = 0;
         std::uint32_t angle_table_rows = 0;
         model::AttentionWindow window;
+        bool for_graphs = false;  // small steps are filled up to padded_sizes()
     };
 
     StepBuilder(SlotTable& slots, RotaryFrequencies frequencies, const Limits& limits)
@@ -62,6 +63,7 @@ class StepBuilder {
                      StepRecord& record);
     void add_scores(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,
                     StepRecord& record);
+    void pad(StepArrays& arrays) const;
     [[nodiscard]] SampleRow sample_row(const Slot& slot, std::uint32_t position,
                                        StepArrays& arrays) const;
 

@@ -159,6 +159,7 @@ __device__ HeadRow load_row(const Attention& p, const AttentionItem& item, std::
 template <KvForm kForm, unsigned kDims>
 __global__ void attention_kernel(const Attention p) {
     const AttentionItem item = p.items[blockIdx.x];
+    if (item.split_begin == item.split_end) return;
     const std::uint32_t kv_head = blockIdx.y;
     const std::uint32_t head = kv_head * (p.heads / p.kv.kv_heads) + warp_index();
     const HeadRow row = load_row(p, item, kv_head, head);
@@ -187,6 +188,7 @@ __global__ void attention_kernel(const Attention p) {
 template <unsigned kDims>
 __global__ void attention_merge_kernel(const Attention p) {
     const AttentionMerge merge = p.merges[blockIdx.x];
+    if (merge.partial_count == 0) return;
     const std::uint32_t head = blockIdx.y;
     const std::uint32_t length = p.kv.head_length;
     AttentionState<kDims> total;

@@ -46,7 +46,8 @@ struct SeenPositions {
 
 // A row attends to what it sees in the whole splits that this item covers. Either these are all,
 // and the result is final; or it is one, and its state is stored as partial number `partial`, to be
-// merged. Both ways give the same bits, so who is cut up is a matter of speed alone.
+// merged. Both ways give the same bits, so who is cut up is a matter of speed alone. An item of no
+// splits, and a merge of no partials, only fill up a step.
 struct AttentionItem {
     std::uint32_t row;
     RowPlace place;

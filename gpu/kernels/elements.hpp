@@ -60,7 +60,7 @@ struct RopeStore {
     float* qkv;      // [rows][stride]: queries, keys, values; keys are rotated there, too
     float* sinks_q;  // [rows][heads][head_length], queries that look at sinks; null: no sinks
     RopeAngles angles;
-    const RowPlace* places;       // [rows]
+    const RowPlace* places;       // [rows]; those of kNoSlot are left out
     const AngleRows* angle_rows;  // [rows]
     KvPages kv;
     std::uint32_t rows, stride, heads;

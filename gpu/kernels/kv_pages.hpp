@@ -55,6 +55,9 @@ struct KvPages {
     }
 };
 
+// Of a row that only fills up a step: nothing is stored for it.
+inline constexpr std::uint32_t kNoSlot = 0xFFFFFFFFU;
+
 // Where a row stands.
 struct RowPlace {
     std::uint32_t slot;

@@ -90,6 +90,7 @@ __global__ void rope_store_kernel(const RopeStore p) {
     const std::uint32_t length = p.kv.head_length;
     const std::uint32_t kv_heads = p.kv.kv_heads;
     const RowPlace place = p.places[blockIdx.x];
+    if (place.slot == kNoSlot) return;
     const AngleRows angle_rows = p.angle_rows[blockIdx.x];
     float* const heads = p.qkv + std::size_t{blockIdx.x} * p.stride;
     for (std::uint32_t i = warp_index(); i < p.heads + 2 * kv_heads; i += kWarps) {

@@ -264,6 +264,50 @@ TEST_CASE_METHOD(EmulatorFixture, "a captured graph runs what was recorded, as o
     CHECK(values.download()[5] == 8);
 }
 
+TEST_CASE_METHOD(EmulatorFixture,
+                 "a graph goes on with the sizes and pointers that it was recorded with",
+                 "[gpu][emulator]") {
+    Stream stream;
+    auto values = DeviceBuffer<float>::upload(ascending());
+    unsigned count = 3;
+    const Graph graph = Graph::capture(stream, [&] {
+        launch(fill_kernel, 1, kThreads, 0, stream.get(), {values.data(), count, -1.0F});
+    });
+    count = 5;
+    graph.launch(stream);
+    stream.synchronise();
+    CHECK(values.download()[2] == -1);
+    CHECK(values.download()[3] == 3);
+    values = DeviceBuffer<float>::upload(ascending());
+    expect_fault("not its to touch", [&] {
+        graph.launch(stream);
+        stream.synchronise();
+    });
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a capture does not allow what waits or makes memory",
+                 "[gpu][emulator]") {
+    Stream stream;
+    auto values = DeviceBuffer<float>::upload(ascending());
+    const auto call = GENERATE(
+        as<cudaError_t (*)(cudaStream_t, float*)>(),
+        [](cudaStream_t s, float*) { return cudaStreamSynchronize(s); },
+        [](cudaStream_t, float*) { return cudaDeviceSynchronize(); },
+        [](cudaStream_t, float*) {
+            void* more = nullptr;
+            return cudaMalloc(&more, 16);
+        },
+        [](cudaStream_t, float* at) { return cudaMemset(at, 0, 4); });
+    CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+    launch(add_kernel, 1, kThreads, 0, stream.get(), {values.data(), values.data()});
+    CHECK(call(stream.get(), values.data()) == cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    CHECK(cudaStreamEndCapture(stream.get(), &graph) == cudaErrorStreamCaptureInvalidated);
+    CHECK(graph == nullptr);
+    stream.synchronise();
+    CHECK(values.download() == ascending());
+}
+
 namespace {
 
 // A warp multiplies a of 16 x 32 and b of 32 x 8, both by rows, with the layout of gpu/ptx.cuh.

@@ -28,7 +28,9 @@ void lose_and_recover(model::Backend& backend) {
         emulator::lose_device_after(kernels);
         CHECK_THROWS_AS(decode(backend, 3), model::BackendError);
         backend.reset();
+        const std::uint64_t graphs = emulator::graph_launches();
         CHECK(decode(backend, 3) == expected);
+        CHECK(emulator::graph_launches() >= graphs + 3);  // recorded anew
         CHECK(backend.info().fingerprint == fingerprint);
         CHECK(backend.info().pages_total == pages);
     }

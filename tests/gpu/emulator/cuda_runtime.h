@@ -58,6 +58,7 @@ enum cudaError_t {
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToDevice = 1,

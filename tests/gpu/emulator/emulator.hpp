@@ -23,5 +23,6 @@ void lose_device_after(std::uint64_t kernels);
 
 // Kernels launched since the last reset_device().
 [[nodiscard]] std::uint64_t launches();
+[[nodiscard]] std::uint64_t graph_launches();
 
 }  // namespace troupe::emulator

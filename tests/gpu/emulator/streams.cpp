@@ -31,6 +31,7 @@ struct Operation {
 
 struct Graph {
     std::vector<Operation> operations;
+    bool valid = true;  // nothing was called that a capture does not allow
 };
 
 struct Stream {
@@ -52,6 +53,7 @@ class Device {
     DeviceMemory memory;
     std::set<Stream*> streams;
     std::uint64_t launches = 0;
+    std::uint64_t graph_launches = 0;
     std::string fault;
     cudaError_t last_error = cudaSuccess;
     std::uint64_t kernels_to_loss = 0;  // 0: never
@@ -92,6 +94,17 @@ class Device {
         fault = std::move(what);
     }
     [[nodiscard]] cudaError_t status() { return report(sticky_); }
+    // Calls that wait, or that a recorded piece of work could not do, end a capture: an error now,
+    // and when it is closed.
+    [[nodiscard]] bool spoils_capture() {
+        bool any = false;
+        for (Stream* stream : streams) {
+            if (!stream->captured) continue;
+            stream->captured->valid = false;
+            any = true;
+        }
+        return any;
+    }
 
     cudaError_t enqueue(Stream* stream, Operation operation) {
         if (sticky_ != cudaSuccess || stream == nullptr) {
@@ -201,6 +214,10 @@ std::uint64_t launches() {
     return device().launches;
 }
 
+std::uint64_t graph_launches() {
+    return device().graph_launches;
+}
+
 void reset_device() {
     device().~Device();
     new (&device()) Device();
@@ -240,6 +257,8 @@ const char* cudaGetErrorName(cudaError_t error) {
             return "cudaErrorLaunchFailure";
         case cudaErrorStreamCaptureUnsupported:
             return "cudaErrorStreamCaptureUnsupported";
+        case cudaErrorStreamCaptureInvalidated:
+            return "cudaErrorStreamCaptureInvalidated";
     }
     return "unknown";
 }
@@ -270,6 +289,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+    if (device().spoils_capture()) return device().report(cudaErrorStreamCaptureUnsupported);
     *pointer = device().memory.allocate(bytes);
     return device().report(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
@@ -282,6 +302,7 @@ cudaError_t cudaFree(void* pointer) {
 }
 
 cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+    if (device().spoils_capture()) return device().report(cudaErrorStreamCaptureUnsupported);
     *pointer = device().memory.allocate_pinned(bytes);
     return device().report(*pointer == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
@@ -293,6 +314,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    if (device().spoils_capture()) return device().report(cudaErrorStreamCaptureUnsupported);
     if (!copy_is_valid(to, from, bytes, kind, false)) return device().report(cudaErrorInvalidValue);
     device().memory.open();
     std::memcpy(to, from, bytes);
@@ -301,6 +323,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
+    if (device().spoils_capture()) return device().report(cudaErrorStreamCaptureUnsupported);
     if (!device().memory.holds(to, bytes)) return device().report(cudaErrorInvalidValue);
     device().memory.open();
     std::memset(to, value, bytes);
@@ -329,6 +352,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    if (stream->captured && device().spoils_capture())
+        return device().report(cudaErrorStreamCaptureUnsupported);
     return device().run_until([stream] { return stream->queue.empty(); });
 }
 
@@ -338,6 +363,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaDeviceSynchronize() {
+    if (device().spoils_capture()) return device().report(cudaErrorStreamCaptureUnsupported);
     return device().run_until([] { return device().idle(); });
 }
 
@@ -376,8 +402,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    *graph = stream->captured.release();
-    return device().report(*graph == nullptr ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+    const std::unique_ptr<Graph> captured = std::move(stream->captured);
+    *graph = captured && captured->valid ? new Graph(*captured) : nullptr;
+    if (!captured) return device().report(cudaErrorInvalidValue);
+    return device().report(captured->valid ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
@@ -387,6 +415,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+    ++device().graph_launches;
     for (const Operation& operation : executable->operations) {
         if (cudaError_t error = device().enqueue(stream, operation); error != cudaSuccess)
             return error;
