@@ -25,6 +25,13 @@ def without_a_card(test):
     return test
 
 
+@pytest.mark.skipif(not BY_NVCC.exists(), reason="no build/cuda/troupe")
+def test_no_hot_kernel_spills_registers_and_the_page_says_what_they_take():
+    done = subprocess.run([ROOT / "tools" / "gpu-check-registers"], capture_output=True, text=True,
+                          timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def complete(server, **more):
     asked = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 8, **more}
     return httpx.post(server.url + "/v1/completions", json=asked, timeout=60)
