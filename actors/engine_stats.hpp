@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -30,6 +31,9 @@ class StatCell {
 // Upper bounds of a latency's buckets; one more bucket holds what is above the last.
 inline constexpr std::array<double, 14> kLatencyBounds_s{
     0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0};
+
+// A reader notices a gap of this length.
+inline constexpr runtime::Duration kStall = std::chrono::milliseconds(500);
 
 struct LatencyHistogram {
     std::array<StatCell<std::uint64_t>, kLatencyBounds_s.size() + 1> counts;
@@ -72,7 +76,9 @@ struct EngineStats {
     StatCell<std::uint64_t> prefix_hit_tokens_total;
     StatCell<std::uint64_t> drafts_total;
     StatCell<std::uint64_t> draft_tokens_total;
-    StatCell<std::uint64_t> accepted_tokens_total;  // of the drafts'
+    StatCell<std::uint64_t> accepted_tokens_total;   // of the drafts'
+    StatCell<std::uint64_t> cancelled_tokens_total;  // drawn for answers that were cancelled
+    StatCell<std::uint64_t> stalls_total;            // gaps within an answer above kStall
     StatCell<std::uint64_t> preemptions_total;
     StatCell<std::uint64_t> restarts_total;
     StatCell<std::uint64_t> dropped_rows_total;  // computed for requests that had ended

@@ -228,6 +228,7 @@ void Scheduler::append(Request& request, const model::SampledToken& token,
         stats_.time_to_first_token.observe(now_ - request.submitted_at);
     } else if (now_ != request.last_token_at) {  // else it came with the one before it
         stats_.inter_token.observe(now_ - request.last_token_at);
+        if (now_ - request.last_token_at > kStall) stats_.stalls_total.add(1);
     }
     request.last_token_at = now_;
     stats_.generation_tokens_total.add(1);

@@ -84,6 +84,8 @@ void Scheduler::tell_finished(const Request& request, std::uint32_t answer, Fini
     finished.decode_ns = (now_ - drawn_at).count();
     outbox_.add(request.submit.reply_to, std::move(finished));
     stats_.finished_total[static_cast<std::size_t>(reason)].add(1);
+    if (reason == FinishReason::cancelled && answer == 0)
+        stats_.cancelled_tokens_total.add(request.generated);
 }
 
 // All has been told: the request goes, its pages as soon as no submitted step names them.

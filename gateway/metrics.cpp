@@ -101,6 +101,12 @@ void add_counters(Families& f, const actors::EngineStats& s) {
               number(s.draft_tokens_total.get()));
     f.counter("troupe_spec_decode_num_accepted_tokens_total", "Draft tokens that were right.",
               number(s.accepted_tokens_total.get()));
+    f.counter("troupe_cancelled_tokens_total", "Tokens drawn for answers that were cancelled.",
+              number(s.cancelled_tokens_total.get()));
+    f.counter("troupe_dropped_rows_total", "Tokens drawn for answers that had ended: thrown away.",
+              number(s.dropped_rows_total.get()));
+    f.counter("troupe_stalls_total", "Gaps of more than half a second within an answer.",
+              number(s.stalls_total.get()));
     f.counter("troupe_preemptions_total", "Requests sent back to wait for want of pages.",
               number(s.preemptions_total.get()));
     f.counter("troupe_engine_restarts_total", "Rebuilds of the engine after a fault.",
@@ -122,6 +128,8 @@ void add_counters(Families& f, const actors::EngineStats& s) {
 std::string Metrics::text(const actors::EngineStats* engine) const {
     Families f;
     f.gauge("troupe_connections", "Open connections.", number(connections_));
+    f.counter("troupe_slow_clients_closed_total", "WebSockets cut off for reading too slowly.",
+              number(slow_clients_));
     if (engine != nullptr) {
         add_gauges(f, *engine);
         add_counters(f, *engine);

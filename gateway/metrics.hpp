@@ -14,6 +14,8 @@ class Metrics {
  public:
     void connection_opened() { ++connections_; }
     void connection_closed() { --connections_; }
+    // A client that has read too slowly is cut off.
+    void slow_client_closed() { ++slow_clients_; }
 
     // Prometheus text exposition format, version 0.0.4. The engine's part is missing while there is
     // no engine.
@@ -21,6 +23,7 @@ class Metrics {
 
  private:
     std::int64_t connections_ = 0;
+    std::uint64_t slow_clients_ = 0;
 };
 
 }  // namespace troupe::gateway

@@ -72,9 +72,14 @@ class WebSocketConnection final : public Connection,
         const auto& settings = context_.settings;
         if (!client_.authenticated && now - opened_ > settings.auth_timeout)
             return close({kAuthTimeout, "no troupe:auth came in time"});
-        if (writing_ && now - write_started_ > settings.write_timeout) return abort();
-        if (stream_->pending_bytes() > settings.pending_bytes_max)
+        if (writing_ && now - write_started_ > settings.write_timeout) {
+            context_.metrics.slow_client_closed();
+            return abort();
+        }
+        if (stream_->pending_bytes() > settings.pending_bytes_max) {
+            context_.metrics.slow_client_closed();
             return close({websocket::close_code::try_again_later, "the client reads too slowly"});
+        }
         if (!stream_->idle()) return;
         if (draining_)
             return close({websocket::close_code::service_restart, "the server restarts"});

@@ -67,6 +67,17 @@ TEST_CASE("the n answers of a call differ by their index alone", "[actors][sched
     REQUIRE(s.heard[ids[2]].finished[0].usage.cached_tokens == 32);
 }
 
+TEST_CASE("a gap that a reader notices is counted as a stall", "[actors][scheduler]") {
+    SchedulerScript s;
+    (void)s.submit(prompt_of(5), length_of(6));
+    while (s.stats.generation_tokens_total.get() < 3)
+        s.turn();
+    REQUIRE(s.stats.stalls_total.get() == 0);
+    s.clock.advance_by(std::chrono::milliseconds(600));
+    s.run_until_idle();
+    REQUIRE(s.stats.stalls_total.get() == 1);
+}
+
 TEST_CASE("the token limit ends an answer with length", "[actors][scheduler]") {
     SchedulerScript s;
     const RequestId three = s.submit(prompt_of(5), length_of(3));

@@ -113,6 +113,7 @@ TEST_CASE("a cancelled request's pages come back when no submitted step names th
     s.step();
     REQUIRE(s.reason(id) == FinishReason::cancelled);
     REQUIRE(s.heard[id].finished[0].usage.generated_tokens == s.heard[id].tokens.size());
+    REQUIRE(s.stats.cancelled_tokens_total.get() == s.heard[id].tokens.size());
     REQUIRE(s.stats.kv_pages_leased.get() > 0);
     s.compute();
     s.step();
