@@ -42,9 +42,7 @@ boost::asio::awaitable<void> Engine::run_scheduler() {
     std::vector<SchedulerMessage> batch;
     while (co_await scheduler_inbox_.receive_all(batch)) {
         do {
-            scheduler.step(engine_lane_.now(), batch, output);
-            batch.clear();
-            perform(scheduler, output);
+            step(scheduler, batch, output);
             if (!output.failure.empty() && failed_too_often(engine_lane_.now())) {
                 on_fatal_(output.failure);
                 batch.push_back(SchedulerShutdown{engine_lane_.now()});
@@ -53,6 +51,17 @@ boost::asio::awaitable<void> Engine::run_scheduler() {
         if (output.stopped) scheduler_inbox_.close();
     }
     executor_inbox_.send(ExecutorShutdown{});
+}
+
+void Engine::step(Scheduler& scheduler, std::vector<SchedulerMessage>& batch,
+                  SchedulerOutput& output) {
+    const auto begun = engine_lane_.now();
+    scheduler.step(begun, batch, output);
+    batch.clear();
+    const auto planned = engine_lane_.now();
+    perform(scheduler, output);
+    stats_.steps_plan_ns_total.add((planned - begun).count());
+    stats_.steps_deliver_ns_total.add((engine_lane_.now() - planned).count());
 }
 
 // The plan goes first: telling the hubs overlaps the computation.

@@ -67,6 +67,7 @@ class Engine {
 
  private:
     [[nodiscard]] boost::asio::awaitable<void> run_scheduler();
+    void step(Scheduler& scheduler, std::vector<SchedulerMessage>& batch, SchedulerOutput& output);
     void perform(Scheduler& scheduler, SchedulerOutput& output);
     [[nodiscard]] bool failed_too_often(runtime::TimePoint now);
 

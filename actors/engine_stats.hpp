@@ -29,8 +29,9 @@ class StatCell {
 };
 
 // Upper bounds of a latency's buckets; one more bucket holds what is above the last.
-inline constexpr std::array<double, 14> kLatencyBounds_s{
-    0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5.0, 10.0};
+inline constexpr std::array<double, 18> kLatencyBounds_s{0.001, 0.0025, 0.005, 0.01, 0.02, 0.04,
+                                                         0.08,  0.15,   0.3,   0.6,  1.2,  2.5,
+                                                         5.0,   10.0,   20.0,  40.0, 80.0, 160.0};
 
 // A reader notices a gap of this length.
 inline constexpr runtime::Duration kStall = std::chrono::milliseconds(500);
@@ -83,12 +84,18 @@ struct EngineStats {
     StatCell<std::uint64_t> restarts_total;
     StatCell<std::uint64_t> dropped_rows_total;  // computed for requests that had ended
     StatCell<std::uint64_t> steps_total;
+    // Of the time of steps: in the scheduler, in the backend, in sending what a step gave. The
+    // first and the last overlap the second where a step is planned while another runs.
+    StatCell<std::int64_t> steps_plan_ns_total;
     StatCell<std::int64_t> steps_compute_ns_total;
+    StatCell<std::int64_t> steps_deliver_ns_total;
     std::array<StatCell<std::uint64_t>, kFinishReasons> finished_total;
     std::array<StatCell<std::uint64_t>, kRejectReasons> rejected_total;
 
+    LatencyHistogram queue;                // from Submit to the first plan that held it
     LatencyHistogram time_to_first_token;  // from Submit to the result of the step that drew it
     LatencyHistogram inter_token;          // between results that held tokens of one answer
+    LatencyHistogram end_to_end;           // from Submit to an end by stop or length
     LatencyHistogram cancel;               // from the Cancel message to the release of its pages
 };
 

@@ -19,10 +19,6 @@ SessionId session_of(const SessionEvent& event) {
     return std::visit([](const auto& e) { return e.session; }, event);
 }
 
-bool is_terminal(const SessionEvent& event) {
-    return std::holds_alternative<Finished>(event) || std::holds_alternative<Rejected>(event);
-}
-
 boost::asio::awaitable<void> run_offloaded(runtime::Offload& offload, std::function<void()> work,
                                            std::function<void()> done) {
     // Named, because GCC 12 destroys a temporary with captures twice when it stands in a co_await.
@@ -88,7 +84,7 @@ RequestId SessionHub::next_request() {
 }
 
 std::optional<RequestError> SessionHub::refuse(const Principal& principal, std::uint32_t requests) {
-    if (requests_live_ + requests > settings_.requests_live_max) return too_many_requests_error();
+    if (requests_live() + requests > settings_.requests_live_max) return too_many_requests_error();
     const auto wait_ms = rates_.take(principal, requests, now());
     if (!wait_ms) return std::nullopt;
     return RequestError{.status = 429,
@@ -99,20 +95,22 @@ std::optional<RequestError> SessionHub::refuse(const Principal& principal, std::
 }
 
 void SessionHub::settle(RequestId request, const Usage& usage) {
-    const auto found = limited_.find(request);
-    if (found == limited_.end()) return;
+    const auto found = principals_.find(request);
+    if (found == principals_.end()) return;
     rates_.charge(found->second, usage.prompt_tokens + usage.generated_tokens, now());
-    limited_.erase(found);
+    principals_.erase(found);
+}
+
+const Principal* SessionHub::principal_of(RequestId request) const {
+    const auto found = principals_.find(request);
+    return found == principals_.end() ? nullptr : &found->second;
 }
 
 void SessionHub::submit(Submit submit) {
-    TROUPE_ASSERT(requests_live_ + submit.answers <= settings_.requests_live_max,
+    TROUPE_ASSERT(requests_live() + submit.answers <= settings_.requests_live_max,
                   "sessions ask before they submit");
-    requests_live_ += submit.answers;
-    for (std::uint32_t answer = 0; answer < submit.answers; ++answer) {
-        if (submit.principal.tokens_per_minute > 0)
-            limited_.emplace(submit.request + answer, submit.principal);
-    }
+    for (std::uint32_t answer = 0; answer < submit.answers; ++answer)
+        principals_.emplace(submit.request + answer, submit.principal);
     scheduler_.send(std::move(submit));
 }
 
@@ -178,7 +176,6 @@ Keeping SessionHub::keep(EndedResponse ended) {
 void SessionHub::on(const Delivery& delivery) {
     touched_.clear();
     for (const SessionEvent& event : delivery.events) {
-        if (is_terminal(event)) --requests_live_;
         if (const auto* finished = std::get_if<Finished>(&event))
             settle(finished->request, finished->usage);
         else if (const auto* rejected = std::get_if<Rejected>(&event))

@@ -129,7 +129,9 @@ class SessionHub final : private LiveResponses::Outside {
     void tick(runtime::TimePoint now) { live_.tick(now); }
 
     [[nodiscard]] bool draining() const { return draining_; }
-    [[nodiscard]] std::size_t requests_live() const { return requests_live_; }
+    [[nodiscard]] std::size_t requests_live() const { return principals_.size(); }
+    // On whose account a live request is; nullptr where it is none.
+    [[nodiscard]] const Principal* principal_of(RequestId request) const;
     [[nodiscard]] std::size_t session_count() const { return sessions_.size(); }
     [[nodiscard]] std::uint64_t events_dropped() const { return events_dropped_; }
 
@@ -157,8 +159,7 @@ class SessionHub final : private LiveResponses::Outside {
     SessionId next_session_ = 1;
     RequestId next_request_ = 1;
     RateLimits rates_;
-    std::unordered_map<RequestId, Principal> limited_;  // live requests that cost their principal
-    std::size_t requests_live_ = 0;                     // submitted, terminal event not yet here
+    std::unordered_map<RequestId, Principal> principals_;  // of requests without a terminal event
     std::uint64_t events_dropped_ = 0;
     bool draining_ = false;
 };

@@ -77,6 +77,7 @@ void LiveResponses::set_alone(LiveResponse& response, bool alone) {
 
 void LiveResponses::join(LiveResponse& response, SessionId reader) {
     response.readers.push_back(reader);
+    ++joined_;
     set_alone(response, false);
 }
 

@@ -117,6 +117,8 @@ class LiveResponses {
     void tick(runtime::TimePoint now);
 
     [[nodiscard]] std::size_t size() const { return by_id_.size(); }
+    // Readers that have come (back) to a response since the start.
+    [[nodiscard]] std::uint64_t joined() const { return joined_; }
 
  private:
     [[nodiscard]] LiveResponsePtr add(NewResponse& made, const model::Tokenizer& tokenizer,
@@ -132,6 +134,7 @@ class LiveResponses {
     std::unordered_map<std::string_view, LiveResponsePtr> by_id_;  // keys: the logs' own ids
     std::unordered_map<RequestId, LiveResponsePtr> by_request_;    // at work
     std::unordered_map<std::uint64_t, std::size_t> alone_of_;      // principal: how many
+    std::uint64_t joined_ = 0;
 };
 
 }  // namespace troupe::actors

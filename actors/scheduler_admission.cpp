@@ -188,6 +188,7 @@ void Scheduler::start_running(Request& request, const CacheStepDone::Admitted& a
         request.ever_planned = true;
         request.cached_tokens = admitted.cached_tokens;
         request.planned_at = now_;
+        stats_.queue.observe(now_ - request.submitted_at);
         request.progress_told_at = now_;
     }
     if (wants_beams(request.submit)) {

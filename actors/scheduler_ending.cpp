@@ -64,6 +64,7 @@ void Scheduler::finish(Request& request, FinishReason reason, StopCause cause,
                        const std::string& error) {
     for (std::uint32_t answer = 0; answer < request.submit.answers; ++answer)
         tell_finished(request, answer, reason, cause, error);
+    if (reason == FinishReason::cancelled) stats_.cancelled_tokens_total.add(request.generated);
     retire(request, reason);
 }
 
@@ -84,13 +85,13 @@ void Scheduler::tell_finished(const Request& request, std::uint32_t answer, Fini
     finished.decode_ns = (now_ - drawn_at).count();
     outbox_.add(request.submit.reply_to, std::move(finished));
     stats_.finished_total[static_cast<std::size_t>(reason)].add(1);
-    if (reason == FinishReason::cancelled && answer == 0)
-        stats_.cancelled_tokens_total.add(request.generated);
 }
 
 // All has been told: the request goes, its pages as soon as no submitted step names them.
 void Scheduler::retire(Request& request, FinishReason reason) {
     if (reason == FinishReason::cancelled) request.cancelled_at = now_;
+    if (reason == FinishReason::stop || reason == FinishReason::length)
+        stats_.end_to_end.observe(now_ - request.submitted_at);
     --live_count_;
     waiting_.leave(request);
 

@@ -47,6 +47,7 @@ class KeyRing {
     [[nodiscard]] static Result<KeyRing> parse(std::string_view text);
 
     [[nodiscard]] bool empty() const { return keys_.empty(); }
+    [[nodiscard]] const std::vector<ApiKey>& all() const { return keys_; }
 
     // The key a client showed, or null. Takes the same time whichever it is, and if it is none.
     [[nodiscard]] const ApiKey* find(std::string_view shown) const;

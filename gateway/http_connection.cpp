@@ -72,7 +72,14 @@ class HttpConnection final : public Connection,
     }
 
     void tick(runtime::TimePoint now) override {
-        if (now > deadline_) abort();
+    [[nodiscard]] std::size_t unread_bytes() const override {
+        return exchange_ ? exchange_->pending_bytes() : 0;
+    }
+
+        if (now <= deadline_) return;
+        if (exchange_) context_.metrics.slow_client_closed();
+        wait_for_ever();
+        abort();
     }
     void keys_changed() override {}  // every request shows its key anew
     void drain() override {
@@ -223,8 +230,11 @@ class HttpConnection final : public Connection,
             co_return co_await send(std::move(reply), keep_alive);
         }
         if (route.page != Page::none)
-            co_return co_await send(operations_reply(route.page, context_), keep_alive);
-        co_return co_await exchange(route, query, judgement.client, keep_alive);
+            co_return co_await send(operations_reply(route.page, judgement.client, context_),
+                                    keep_alive);
+        const bool another = co_await exchange(route, query, judgement.client, keep_alive);
+        exchange_.reset();
+        co_return another;
     }
 
     RequestFacts facts() const {
@@ -290,8 +300,8 @@ class HttpConnection final : public Connection,
         who.principal = client.principal;
         who.connection_id = request_id_;
         const auto self = shared_from_this();
-        HttpExchange exchange(context_.serving->hub, context_.serving->model, std::move(who),
-                              [this] { signal_.notify(); });
+        HttpExchange& exchange = exchange_.emplace(context_.serving->hub, context_.serving->model,
+                                                   std::move(who), [this] { signal_.notify(); });
         auto state = exchange.start(*route.exchange, parser_->get().body(), route.id, query);
         if (state != HttpExchange::Started::reply) watch_for_disconnect();
         while ((state = exchange.state()) == HttpExchange::Started::undecided && !gone_)
@@ -470,6 +480,7 @@ class HttpConnection final : public Connection,
     std::string client_address_;  // of the request: a proxy's client, where it is trusted
     std::string request_id_;
     HttpHeaders rate_headers_;
+    std::optional<HttpExchange> exchange_;  // of the request; while there, deadlines are of writes
     runtime::TimePoint started_{};
     runtime::TimePoint deadline_ = runtime::TimePoint::max();
     bool busy_ = false;

@@ -3,6 +3,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 #include <string_view>
@@ -28,12 +29,14 @@ class Families {
         labelled("", "", value);
     }
 
-    // A counter with a label: `labelled` adds its samples.
+    // One with a label: `labelled` adds its samples.
     void counters(const char* name, const char* help) { add(name, help, MetricType::Counter); }
+    void gauges(const char* name, const char* help) { add(name, help, MetricType::Gauge); }
     void labelled(const char* label, std::string_view of, double value) {
         ClientMetric metric;
         if (*label != 0) metric.label.push_back({label, std::string(of)});
-        metric.counter.value = value;
+        const bool is_gauge = families_.back().type == MetricType::Gauge;
+        (is_gauge ? metric.gauge.value : metric.counter.value) = value;
         families_.back().metric.push_back(std::move(metric));
     }
 
@@ -82,6 +85,8 @@ void add_gauges(Families& f, const actors::EngineStats& s) {
             number(s.kv_pages_leased.get()));
     f.gauge("troupe_kv_pages_cached", "Pages kept for their prefix, held by no live request.",
             number(s.kv_pages_cached.get()));
+    f.gauge("troupe_kv_cache_usage_perc", "Share of the pages that live requests hold, 0 to 1.",
+            number(s.kv_pages_leased.get()) / std::max<double>(1, number(s.kv_pages_total.get())));
     f.gauge("troupe_kv_bytes_per_token", "Keys, values and scales of a token in all layers.",
             number(s.kv_bytes_per_token.get()));
 }
@@ -114,6 +119,11 @@ void add_counters(Families& f, const actors::EngineStats& s) {
     f.counter("troupe_steps_total", "Steps of the model.", number(s.steps_total.get()));
     f.counter("troupe_step_seconds_total", "Time the backend spent in steps.",
               number(s.steps_compute_ns_total.get()) * 1e-9);
+    f.counters("troupe_step_part_seconds_total",
+               "Time of steps in the scheduler, the backend, and sending what they gave.");
+    f.labelled("part", "plan", number(s.steps_plan_ns_total.get()) * 1e-9);
+    f.labelled("part", "compute", number(s.steps_compute_ns_total.get()) * 1e-9);
+    f.labelled("part", "deliver", number(s.steps_deliver_ns_total.get()) * 1e-9);
     f.counters("troupe_requests_finished_total", "Requests that ended, by reason.");
     for (std::size_t i = 0; i < actors::kFinishReasons; ++i)
         f.labelled("reason", to_string(static_cast<actors::FinishReason>(i)),
@@ -123,22 +133,37 @@ void add_counters(Families& f, const actors::EngineStats& s) {
         f.labelled("reason", kRefusals[i], number(s.rejected_total[i].get()));
 }
 
+void add_histograms(Families& f, const actors::EngineStats& s) {
+    f.histogram("troupe_request_queue_time_seconds", "From a request's arrival to its first step.",
+                s.queue);
+    f.histogram("troupe_time_to_first_token_seconds",
+                "From a request's arrival to its first token.", s.time_to_first_token);
+    f.histogram("troupe_inter_token_seconds", "Between the tokens of an answer.", s.inter_token);
+    f.histogram("troupe_e2e_request_latency_seconds",
+                "From a request's arrival to its end by stop or length.", s.end_to_end);
+    f.histogram("troupe_cancel_seconds", "From a cancel to the release of its pages.", s.cancel);
+}
+
 }  // namespace
 
-std::string Metrics::text(const actors::EngineStats* engine) const {
+std::string Metrics::text(const MetricsSources& sources) const {
     Families f;
     f.gauge("troupe_connections", "Open connections.", number(connections_));
-    f.counter("troupe_slow_clients_closed_total", "WebSockets cut off for reading too slowly.",
+    f.gauge("troupe_unread_bytes", "Text that waits for clients to read.",
+            number(sources.unread_bytes));
+    f.counter("troupe_slow_clients_closed_total", "Connections cut off for reading too slowly.",
               number(slow_clients_));
-    if (engine != nullptr) {
-        add_gauges(f, *engine);
-        add_counters(f, *engine);
-        f.histogram("troupe_time_to_first_token_seconds",
-                    "From a request's arrival to its first token.", engine->time_to_first_token);
-        f.histogram("troupe_inter_token_seconds", "Between the tokens of an answer.",
-                    engine->inter_token);
-        f.histogram("troupe_cancel_seconds", "From a cancel to the release of its pages.",
-                    engine->cancel);
+    if (sources.engine != nullptr) {
+        f.counter("troupe_resumes_total", "Readers that came back to a response.",
+                  number(sources.resumes));
+        add_gauges(f, *sources.engine);
+        add_counters(f, *sources.engine);
+        add_histograms(f, *sources.engine);
+    }
+    if (!sources.tokens_of_keys.empty()) {
+        f.gauges("troupe_key_tokens_in_flight", "Tokens of a key's requests that run.");
+        for (const MetricsSources::KeyTokens& of : sources.tokens_of_keys)
+            f.labelled("key", of.key, number(of.tokens));
     }
     return f.text();
 }

@@ -5,21 +5,34 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "actors/engine_stats.hpp"
 
 namespace troupe::gateway {
 
+// What others count, gathered for one reply.
+struct MetricsSources {
+    struct KeyTokens {
+        std::string key;  // its name
+        std::uint64_t tokens = 0;
+    };
+
+    const actors::EngineStats* engine = nullptr;  // null while there is none: its part is missing
+    std::uint64_t unread_bytes = 0;               // of all connections
+    std::uint64_t resumes = 0;
+    std::vector<KeyTokens> tokens_of_keys = {};
+};
+
 class Metrics {
  public:
     void connection_opened() { ++connections_; }
     void connection_closed() { --connections_; }
-    // A client that has read too slowly is cut off.
+    // A client that read too slowly was cut off.
     void slow_client_closed() { ++slow_clients_; }
 
-    // Prometheus text exposition format, version 0.0.4. The engine's part is missing while there is
-    // no engine.
-    [[nodiscard]] std::string text(const actors::EngineStats* engine) const;
+    // Prometheus text exposition format, version 0.0.4.
+    [[nodiscard]] std::string text(const MetricsSources& sources) const;
 
  private:
     std::int64_t connections_ = 0;

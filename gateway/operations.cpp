@@ -4,6 +4,8 @@
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <unordered_map>
+#include <vector>
 
 #include "gateway/admission.hpp"
 
@@ -87,6 +89,36 @@ HttpReply slots(const ServerContext& context) {
                        {"waiting", stats.requests_waiting.get()}});
 }
 
+// What each key's requests hold in slots: prompts as far as they are computed, and answers.
+std::vector<MetricsSources::KeyTokens> tokens_of_keys(const ServerContext& context) {
+    std::unordered_map<std::uint64_t, std::uint64_t> tokens_of;
+    for (const actors::SlotStats& slot : context.serving->stats.slots) {
+        const auto* principal = context.serving->hub.principal_of(slot.request.get());
+        if (principal != nullptr)
+            tokens_of[principal->id] += slot.prompt_done.get() + slot.generated_tokens.get();
+    }
+    std::vector<MetricsSources::KeyTokens> all;
+    for (const ApiKey& key : context.settings.keys.all())
+        all.push_back({key.name, tokens_of[key.principal().id]});
+    return all;
+}
+
+// Who is served how much is no other key's business.
+HttpReply metrics(const Client& client, const ServerContext& context) {
+    MetricsSources sources;
+    for (const auto& entry : context.connections)
+        sources.unread_bytes += entry.first->unread_bytes();
+    if (context.serving != nullptr) {
+        sources.engine = &context.serving->stats;
+        sources.resumes = context.serving->hub.live().joined();
+        if (client.admin) sources.tokens_of_keys = tokens_of_keys(context);
+    }
+    HttpReply reply;
+    reply.body = context.metrics.text(sources);
+    reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return reply;
+}
+
 HttpReply refusal(unsigned status, std::string_view code, std::string_view message) {
     HttpReply reply;
     reply.status = status;
@@ -124,7 +156,7 @@ HttpReply client_secret_reply(std::string_view body, const Client& client, Serve
                          {"id", "sess_" + random_hex(12)}}}});
 }
 
-HttpReply operations_reply(Page page, ServerContext& context) {
+HttpReply operations_reply(Page page, const Client& client, ServerContext& context) {
     switch (page) {
         case Page::health:
             return json_reply({{"status", "ok"}});
@@ -136,13 +168,8 @@ HttpReply operations_reply(Page page, ServerContext& context) {
             return props(context);
         case Page::slots:
             return slots(context);
-        case Page::metrics: {
-            HttpReply reply;
-            reply.body = context.metrics.text(context.serving != nullptr ? &context.serving->stats
-                                                                         : nullptr);
-            reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-            return reply;
-        }
+        case Page::metrics:
+            return metrics(client, context);
         default:
             break;
     }

@@ -8,7 +8,7 @@
 
 namespace troupe::gateway {
 
-[[nodiscard]] HttpReply operations_reply(Page page, ServerContext& context);
+[[nodiscard]] HttpReply operations_reply(Page page, const Client& client, ServerContext& context);
 
 // POST /v1/realtime/client_secrets, from a client that has shown a key.
 [[nodiscard]] HttpReply client_secret_reply(std::string_view body, const Client& client,

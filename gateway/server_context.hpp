@@ -59,6 +59,8 @@ class Connection {
     virtual ~Connection() = default;
 
     // Once a second: timeouts.
+    // Bytes of answers that wait for the client to read.
+    [[nodiscard]] virtual std::size_t unread_bytes() const = 0;
     virtual void tick(runtime::TimePoint now) = 0;
     // The keys have changed: a socket whose own is gone closes.
     virtual void keys_changed() = 0;

@@ -67,6 +67,10 @@ class WebSocketConnection final : public Connection,
         signal_.notify();
     }
 
+    [[nodiscard]] std::size_t unread_bytes() const override {
+        return stream_ ? stream_->pending_bytes() : 0;
+    }
+
     void tick(runtime::TimePoint now) override {
         if (!stream_ || closing_) return;
         const auto& settings = context_.settings;

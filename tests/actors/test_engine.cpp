@@ -107,6 +107,8 @@ TEST_CASE("the engine serves, cancels and shuts down on real threads", "[actors]
         if (expected.back() == simulation::kEndToken) expected.pop_back();
         REQUIRE(listener.tokens[id] == expected);
     }
+    REQUIRE(engine.stats().steps_plan_ns_total.get() > 0);
+    REQUIRE(engine.stats().steps_deliver_ns_total.get() > 0);
     REQUIRE(backend.breach() == "");
     REQUIRE(engine.stats().kv_pages_leased.get() == 0);
     REQUIRE_FALSE(engine.scheduler().send(make_submit(9999)));

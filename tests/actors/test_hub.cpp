@@ -85,16 +85,22 @@ TEST_CASE("Request ids carry the hub and never repeat", "[actors][hub]") {
 
 TEST_CASE("Live requests are bounded until their terminal events are here", "[actors][hub]") {
     Fixture f;
-    for (int i = 0; i < 2; ++i) {
+    for (const RequestId id : {7, 8}) {
         REQUIRE_FALSE(f.hub.refuse({}, 1));
-        f.hub.submit({});
+        Submit submit;
+        submit.request = id;
+        submit.principal.id = 10 + id;
+        f.hub.submit(std::move(submit));
     }
+    REQUIRE(f.hub.principal_of(8) != nullptr);
+    CHECK(f.hub.principal_of(8)->id == 18);
     CHECK(f.hub.refuse({}, 1)->code == "rate_limit_exceeded");
     Delivery delivery;
-    delivery.events = {Queued{}, Finished{}};
+    delivery.events = {Queued{1, 7}, Finished{1, 7}};
     f.hub.on(delivery);  // nobody is there to hear it, and still it counts
     CHECK_FALSE(f.hub.refuse({}, 1));
     CHECK(f.hub.requests_live() == 1);
+    CHECK(f.hub.principal_of(7) == nullptr);
 }
 
 TEST_CASE("A key's tokens are charged when its requests end", "[actors][hub]") {

@@ -32,7 +32,8 @@ void collect_names(std::string_view text, std::set<std::string>& names) {
 
 TEST_CASE("/metrics keeps its names, types and help", "[gateway][metrics]") {
     const actors::EngineStats stats(2);
-    const std::string text = Metrics().text(&stats);
+    const std::string text =
+        Metrics().text({.engine = &stats, .tokens_of_keys = {{"alice", 0}, {"batch", 0}}});
     // What is new belongs into the file; what is gone breaks somebody's dashboard.
     CHECK(text == file("tests/data/metrics.txt"));
 }
@@ -48,17 +49,26 @@ TEST_CASE("Numbers of /metrics are those of the engine", "[gateway][metrics]") {
     Metrics metrics;
     metrics.connection_opened();
     metrics.slow_client_closed();
-    const std::string text = metrics.text(&stats);
+    stats.kv_pages_total.set(8);
+    stats.kv_pages_leased.set(2);
+    stats.steps_deliver_ns_total.add(1'500'000'000);
+    const std::string text = metrics.text(
+        {.engine = &stats, .unread_bytes = 300, .resumes = 5, .tokens_of_keys = {{"a \"b\"", 40}}});
     for (const char* line : {"troupe_connections 1\n", "troupe_slow_clients_closed_total 1\n",
                              "troupe_generation_tokens_total 7\n", "troupe_stalls_total 4\n",
                              "troupe_requests_finished_total{reason=\"cancelled\"} 3\n",
                              "troupe_requests_rejected_total{reason=\"overloaded\"} 2\n",
                              "troupe_inter_token_seconds_bucket{le=\"0.02\"} 1\n",
-                             "troupe_inter_token_seconds_bucket{le=\"10\"} 1\n",
+                             "troupe_inter_token_seconds_bucket{le=\"40\"} 1\n",
                              "troupe_inter_token_seconds_bucket{le=\"+Inf\"} 2\n",
-                             "troupe_inter_token_seconds_count 2\n"})
+                             "troupe_inter_token_seconds_count 2\n", "troupe_unread_bytes 300\n",
+                             "troupe_resumes_total 5\n", "troupe_kv_cache_usage_perc 0.25\n",
+                             "troupe_step_part_seconds_total{part=\"deliver\"} 1.5\n",
+                             "troupe_key_tokens_in_flight{key=\"a \\\"b\\\"\"} 40\n"})
         CHECK_THAT(text, Catch::Contains(line));
-    CHECK(Metrics().text(nullptr).find("troupe_requests") == std::string::npos);
+    const std::string without_engine = Metrics().text({});
+    CHECK(without_engine.find("troupe_requests") == std::string::npos);
+    CHECK(without_engine.find("{key=") == std::string::npos);
 }
 
 TEST_CASE("The dashboard shows numbers that there are", "[gateway][metrics]") {
