@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "actors/engine_trace.hpp"
 #include "actors/executor.hpp"
 #include "actors/limits.hpp"
 #include "runtime/base/log.hpp"
@@ -56,10 +57,13 @@ boost::asio::awaitable<void> Engine::run_scheduler() {
 void Engine::step(Scheduler& scheduler, std::vector<SchedulerMessage>& batch,
                   SchedulerOutput& output) {
     const auto begun = engine_lane_.now();
+    trace_messages(engine_lane_.trace(), executor_lane_.name(), begun, batch);
     scheduler.step(begun, batch, output);
     batch.clear();
     const auto planned = engine_lane_.now();
+    engine_lane_.note_since(begun, "plan", scheduler.live_count());
     perform(scheduler, output);
+    engine_lane_.note_since(planned, "deliver");
     stats_.steps_plan_ns_total.add((planned - begun).count());
     stats_.steps_deliver_ns_total.add((engine_lane_.now() - planned).count());
 }
@@ -70,7 +74,9 @@ void Engine::perform(Scheduler& scheduler, SchedulerOutput& output) {
     output.run.reset();
     Outbox& outbox = scheduler.outbox();
     for (std::size_t hub = 0; hub < hubs_.size(); ++hub) {
-        if (!outbox.deliveries()[hub].events.empty()) hubs_[hub].send(outbox.take(hub));
+        if (outbox.deliveries()[hub].events.empty()) continue;
+        trace_endings(engine_lane_.trace(), engine_lane_.now(), outbox.deliveries()[hub]);
+        hubs_[hub].send(outbox.take(hub));
     }
     if (!output.failure.empty()) {
         log::error("the backend failed, the engine starts afresh: {}", output.failure);

@@ -218,12 +218,15 @@ void SessionHub::on(const HubShutdown&) {
     }
 }
 
-boost::asio::awaitable<void> run_hub(SessionHub& hub, runtime::Mailbox<HubMessage>& inbox) {
+boost::asio::awaitable<void> run_hub(runtime::Lane& lane, SessionHub& hub,
+                                     runtime::Mailbox<HubMessage>& inbox) {
     std::vector<HubMessage> batch;
     while (co_await inbox.receive_all(batch)) {
+        const auto begun = lane.now();
         for (const HubMessage& message : batch) {
             std::visit([&hub](const auto& m) { hub.on(m); }, message);
         }
+        lane.note_since(begun, "route", static_cast<std::int64_t>(batch.size()));
     }
 }
 

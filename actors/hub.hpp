@@ -165,7 +165,7 @@ class SessionHub final : private LiveResponses::Outside {
 };
 
 // The shell: until the mailbox is closed, every message goes to the hub.
-[[nodiscard]] boost::asio::awaitable<void> run_hub(SessionHub& hub,
+[[nodiscard]] boost::asio::awaitable<void> run_hub(runtime::Lane& lane, SessionHub& hub,
                                                    runtime::Mailbox<HubMessage>& inbox);
 
 }  // namespace troupe::actors

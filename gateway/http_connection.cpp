@@ -15,6 +15,7 @@
 #include "gateway/operations.hpp"
 #include "gateway/routes.hpp"
 #include "gateway/signal.hpp"
+#include "gateway/trace_dump.hpp"
 #include "gateway/transport.hpp"
 #include "gateway/websocket_connection.hpp"
 #include "runtime/base/log.hpp"
@@ -233,6 +234,10 @@ class HttpConnection final : public Connection,
             co_return co_await send(operations_reply(route.page, judgement.client, context_),
                                     keep_alive);
         const bool another = co_await exchange(route, query, judgement.client, keep_alive);
+        if (route.page == Page::trace && context_.serving != nullptr) {
+            auto reply = co_await trace_reply(context_.io, context_.serving->traced, query);
+            co_return co_await send(std::move(reply), keep_alive);
+        }
         exchange_.reset();
         co_return another;
     }

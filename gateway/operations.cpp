@@ -168,6 +168,8 @@ HttpReply operations_reply(Page page, const Client& client, ServerContext& conte
             return props(context);
         case Page::slots:
             return slots(context);
+        case Page::trace:  // while there is nothing to trace
+            return ready(context);
         case Page::metrics:
             return metrics(client, context);
         default:

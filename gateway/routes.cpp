@@ -23,6 +23,7 @@ constexpr std::array kRoutes{
     Route{"GET", "/version", Page::version, {}},
     Route{"GET", "/props", Page::props, {}},
     Route{"GET", "/slots", Page::slots, {}},
+    Route{"GET", "/debug/trace", Page::trace, {}},
     Route{"POST", "/v1/realtime/client_secrets", Page::client_secrets, {}},
     Route{"GET", "/v1/responses", Page::responses_socket, {}},
     Route{"POST", "/v1/responses", Page::none, HttpRoute::responses},

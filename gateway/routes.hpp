@@ -21,6 +21,7 @@ enum class Page : std::uint8_t {
     version,
     props,            // limits and settings; admin
     slots,            // live requests; admin
+    trace,            // what the threads did of late; admin
     client_secrets,   // a short-lived key
     responses_socket  // GET /v1/responses: the WebSocket
 };
@@ -45,7 +46,7 @@ struct RouteMatch {
 }
 
 [[nodiscard]] inline bool is_admin(const RouteMatch& match) {
-    return match.page == Page::props || match.page == Page::slots;
+    return match.page == Page::props || match.page == Page::slots || match.page == Page::trace;
 }
 
 // Routes that ask something of the model, or about it; not those of kept responses.

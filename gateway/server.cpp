@@ -22,7 +22,7 @@ class Server::Impl {
         : io_(io),
           settings_(std::move(settings)),
           encrypted_(settings_.tls != nullptr),
-          context_{settings_, io.clock(), metrics_},
+          context_{settings_, io, io.clock(), metrics_},
           acceptor_(io.executor()),
           sweep_timer_(io.executor()) {}
 

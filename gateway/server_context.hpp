@@ -18,6 +18,7 @@
 #include "gateway/served_model.hpp"
 #include "gateway/tls.hpp"
 #include "runtime/clock.hpp"
+#include "runtime/lane.hpp"
 
 namespace troupe::gateway {
 
@@ -58,9 +59,9 @@ class Connection {
     Connection& operator=(const Connection&) = delete;
     virtual ~Connection() = default;
 
-    // Once a second: timeouts.
     // Bytes of answers that wait for the client to read.
     [[nodiscard]] virtual std::size_t unread_bytes() const = 0;
+    // Once a second: timeouts.
     virtual void tick(runtime::TimePoint now) = 0;
     // The keys have changed: a socket whose own is gone closes.
     virtual void keys_changed() = 0;
@@ -75,10 +76,12 @@ struct Serving {
     const ServedModel& model;
     actors::SessionHub& hub;  // of this io thread
     const actors::EngineStats& stats;
+    std::vector<runtime::Lane*> traced = {};  // for /debug/trace
 };
 
 struct ServerContext {
     const ServerSettings& settings;
+    runtime::Lane& io;
     const runtime::Clock& clock;
     Metrics& metrics;
     EphemeralKeys ephemeral_keys{};

@@ -6,20 +6,11 @@
 #include <cmath>
 #include <iterator>
 
+#include "gateway/json_document.hpp"
 #include "gateway/json_writer.hpp"
-#include "model/utf8.hpp"
 
 namespace troupe::gateway {
 namespace {
-
-bool is_utf8(std::string_view bytes) {
-    while (!bytes.empty()) {
-        const model::Utf8Unit unit = model::next_utf8(bytes);
-        if (unit.form != model::Utf8Form::complete) return false;
-        bytes.remove_prefix(unit.length);
-    }
-    return true;
-}
 
 void append_token(JsonObject& object, model::TokenId id, float logprob,
                   const model::Tokenizer& tokenizer) {

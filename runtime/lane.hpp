@@ -69,6 +69,11 @@ class Lane {
     void note(std::string_view event, std::int64_t first = 0, std::int64_t second = 0) {
         trace().record({now(), name_, event, first, second});
     }
+    // Something that began then and ends now.
+    void note_since(TimePoint begin, std::string_view event, std::int64_t first = 0,
+                    std::int64_t second = 0) {
+        trace().record({begin, name_, event, first, second, now() - begin});
+    }
     // Lets everything that is ready on this lane run first.
     [[nodiscard]] boost::asio::awaitable<void> yield();
     // Simulator: the thread is inside a blocking call until some virtual time. False on a real

@@ -12,7 +12,7 @@ namespace troupe::runtime {
 namespace {
 
 constexpr std::size_t thread_name_bytes_max = 15;  // pthread_setname_np(3), without the zero
-constexpr std::size_t trace_events_max = 256;
+constexpr std::size_t trace_events_max = 16'384;   // of 72 bytes; memory is taken as it fills
 
 }  // namespace
 

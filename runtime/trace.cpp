@@ -32,6 +32,7 @@ void Trace::record(const TraceEvent& event) {
     digest_ = mixed(digest_, hash_bytes(event.name));
     digest_ = mixed(digest_, static_cast<std::uint64_t>(event.first));
     digest_ = mixed(digest_, static_cast<std::uint64_t>(event.second));
+    digest_ = mixed(digest_, static_cast<std::uint64_t>(event.took.count()));
 }
 
 std::vector<TraceEvent> Trace::events() const {
@@ -47,8 +48,11 @@ std::string Trace::text() const {
     std::string out;
     for (const TraceEvent& event : events()) {
         const auto time_us = event.time.time_since_epoch().count() / 1000;
-        fmt::format_to(std::back_inserter(out), "{}.{:06} {} {} {} {}\n", time_us / 1'000'000,
+        fmt::format_to(std::back_inserter(out), "{}.{:06} {} {} {} {}", time_us / 1'000'000,
                        time_us % 1'000'000, event.lane, event.name, event.first, event.second);
+        if (event.took.count() != 0)
+            fmt::format_to(std::back_inserter(out), " +{}us", event.took.count() / 1000);
+        out += '\n';
     }
     return out;
 }

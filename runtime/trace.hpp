@@ -20,6 +20,7 @@ struct TraceEvent {
     std::string_view name;
     std::int64_t first = 0;
     std::int64_t second = 0;
+    Duration took{};  // from `time` on; 0: a moment
 
     friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
 };
@@ -36,7 +37,8 @@ class Trace {
     [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
     // Depends on every event ever recorded and on their order.
     [[nodiscard]] std::uint64_t digest() const noexcept { return digest_; }
-    // One line an event: "12.000345 engine step 7 32", seconds since the clock's origin.
+    // One line an event: "12.000345 engine step 7 32", seconds since the clock's origin; behind it
+    // what it took, if it did: "+120us".
     [[nodiscard]] std::string text() const;
 
  private:

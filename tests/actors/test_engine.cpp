@@ -4,6 +4,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include "actors/engine.hpp"
 #include "runtime/thread.hpp"
@@ -107,6 +108,13 @@ TEST_CASE("the engine serves, cancels and shuts down on real threads", "[actors]
         if (expected.back() == simulation::kEndToken) expected.pop_back();
         REQUIRE(listener.tokens[id] == expected);
     }
+    std::map<std::string_view, std::size_t> noted;
+    for (const runtime::TraceEvent& event : engine_lane.trace().events())
+        ++noted[event.name];
+    REQUIRE(noted["submit"] == kRequests);
+    REQUIRE(noted["decode"] == kRequests);
+    REQUIRE(noted["compute"] == engine.stats().steps_total.get());
+    REQUIRE(noted["plan"] >= noted["compute"]);
     REQUIRE(engine.stats().steps_plan_ns_total.get() > 0);
     REQUIRE(engine.stats().steps_deliver_ns_total.get() > 0);
     REQUIRE(backend.breach() == "");

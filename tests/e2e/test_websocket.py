@@ -272,10 +272,13 @@ def test_keys_guard_everything_but_the_page(start_server, tmp_path):
     bob = {"Authorization": "Bearer sk-bob-0123456789abcdef"}
     assert httpx.get(server.url + "/v1/models", headers=bob).status_code == 200
     assert httpx.get(server.url + "/slots", headers=bob).status_code == 403
+    assert httpx.get(server.url + "/debug/trace", headers=bob).status_code == 403
     assert "troupe_key_tokens_in_flight" not in httpx.get(server.url + "/metrics", headers=bob).text
     ada = {"Authorization": "Bearer sk-ada-0123456789abcdef"}
     assert 'troupe_key_tokens_in_flight{key="bob"} 0' in \
         httpx.get(server.url + "/metrics", headers=ada).text
+    trace = httpx.get(server.url + "/debug/trace?seconds=60", headers=ada).json()
+    assert isinstance(trace["traceEvents"], list)
     with Client(server, subprotocols=["troupe.v1",
                                       "openai-insecure-api-key.sk-bob-0123456789abcdef"]) as c:
         assert c.socket.subprotocol == "troupe.v1"

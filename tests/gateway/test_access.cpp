@@ -177,7 +177,8 @@ TEST_CASE("a key opens its routes, and admin routes if it is marked so", "[gatew
     auto facts = facts_from("localhost");
     facts.authorization = "Bearer sk-bob-0123456789abcdef";
     CHECK_FALSE(judge(facts, match_route("GET", "/v1/models"), settings).refusal);
-    CHECK(judge(facts, match_route("GET", "/slots"), settings).refusal->status == 403);
+    for (const char* path : {"/slots", "/props", "/debug/trace"})
+        CHECK(judge(facts, match_route("GET", path), settings).refusal->status == 403);
     facts.authorization = "Bearer sk-ada-0123456789abcdef";
     const auto ada = judge(facts, match_route("GET", "/slots"), settings);
     CHECK_FALSE(ada.refusal);

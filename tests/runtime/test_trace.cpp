@@ -50,11 +50,15 @@ TEST_CASE("a digest depends on every field and on the order, not on the ring", "
     CHECK(changed([](TraceEvent& e) { e.name = "plan"; }) != reference);
     CHECK(changed([](TraceEvent& e) { e.first = 9; }) != reference);
     CHECK(changed([](TraceEvent& e) { e.second = 9; }) != reference);
+    CHECK(changed([](TraceEvent& e) { e.took = 1ns; }) != reference);
 }
 
 TEST_CASE("a trace as text has one line an event", "[runtime][trace]") {
     Trace trace(4);
     trace.record({TimePoint(12s + 345us), "engine", "step", 7, 32});
     trace.record({TimePoint(13s), "io-0", "accept", 1, 0});
-    CHECK(trace.text() == "12.000345 engine step 7 32\n13.000000 io-0 accept 1 0\n");
+    trace.record({TimePoint(13s), "engine", "plan", 1, 0, 120us});
+    CHECK(trace.text() ==
+          "12.000345 engine step 7 32\n13.000000 io-0 accept 1 0\n"
+          "13.000000 engine plan 1 0 +120us\n");
 }

@@ -64,7 +64,7 @@ LocalEngine::LocalEngine(const LoadedModel& loaded, model::Backend& backend,
     engine_.start();
     engine_lane_.start();
     executor_lane_.start();
-    io_.spawn("hub", actors::run_hub(hub_, inbox_));
+    io_.spawn("hub", actors::run_hub(io_, hub_, inbox_));
 }
 
 LocalEngine::~LocalEngine() {

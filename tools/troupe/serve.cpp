@@ -163,12 +163,12 @@ class Service {
         served_.emplace(served_model(info));
         hub_.emplace(hub_settings(), engine_->scheduler(), actors::offload_from(io_, offload_));
         engine_->start();
-        io_.spawn("hub", actors::run_hub(*hub_, *inbox_));
+        io_.spawn("hub", actors::run_hub(io_, *hub_, *inbox_));
         offload_lane_.start();
         if (storage_) start_storage();
         engine_lane_.start();
         executor_lane_.start();
-        server_->ready({*served_, *hub_, engine_->stats()});
+        server_->ready({*served_, *hub_, engine_->stats(), {&io_, &engine_lane_}});
         announce(info, clock_.now() - started);
         return {};
     }
