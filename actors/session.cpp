@@ -431,7 +431,7 @@ void Session::end_work(Lane& lane) {
     const std::unique_ptr<Work> work = std::move(lane.work);
     --in_flight_;
     if (const auto& response = work->response) {
-        if (recent_ids_.size() == kRecentIdsMax) recent_ids_.pop_front();
+        if (recent_ids_.size() == kRecentIdsMax) recent_ids_.erase(recent_ids_.begin());
         recent_ids_.push_back(response->log.id());
         if (!response->log.failed()) {
             lane.latest = Latest{response->log.id(), response->turn};

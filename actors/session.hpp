@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -133,9 +134,9 @@ class Session {
         ServerEvent event;
         std::size_t bytes = 0;
     };
-    std::deque<Control> control_;  // told before data
+    std::list<Control> control_;  // told before data; a list or a vector takes nothing while empty
     std::size_t control_bytes_ = 0;
-    std::deque<std::string> recent_ids_;  // responses that ended: cancelling them is no error
+    std::vector<std::string> recent_ids_;  // responses that ended: cancelling them is no error
     std::map<std::uint64_t, CancelRequest> cancels_;  // by ticket: of what may be kept
     std::vector<SessionAction> actions_;
     std::size_t in_flight_ = 0;

@@ -15,10 +15,10 @@
 #include "gateway/operations.hpp"
 #include "gateway/routes.hpp"
 #include "gateway/signal.hpp"
+#include "gateway/spawn_connection.hpp"
 #include "gateway/trace_dump.hpp"
 #include "gateway/transport.hpp"
 #include "gateway/websocket_connection.hpp"
-#include "runtime/base/log.hpp"
 
 namespace troupe::gateway {
 namespace {
@@ -72,11 +72,16 @@ class HttpConnection final : public Connection,
         context_.metrics.connection_closed();
     }
 
-    void tick(runtime::TimePoint now) override {
     [[nodiscard]] std::size_t unread_bytes() const override {
         return exchange_ ? exchange_->pending_bytes() : 0;
     }
 
+    void tick(runtime::TimePoint now) override {
+        if (deadline_ == runtime::TimePoint::max()) return;
+        if (exchange_ && stream_.queued_bytes() != queued_bytes_) {  // it takes some of a write
+            queued_bytes_ = stream_.queued_bytes();
+            give(context_.settings.write_timeout);
+        }
         if (now <= deadline_) return;
         if (exchange_) context_.metrics.slow_client_closed();
         wait_for_ever();
@@ -89,7 +94,6 @@ class HttpConnection final : public Connection,
     void abort() override { stream_.close(); }
 
     asio::awaitable<void> run() {
-        const auto self = shared_from_this();
         context_.connections.emplace(this, weak_from_this());
         auto patience = context_.settings.handshake_timeout;
         give(patience);
@@ -230,14 +234,14 @@ class HttpConnection final : public Connection,
             auto reply = client_secret_reply(request.body(), judgement.client, context_);
             co_return co_await send(std::move(reply), keep_alive);
         }
-        if (route.page != Page::none)
-            co_return co_await send(operations_reply(route.page, judgement.client, context_),
-                                    keep_alive);
-        const bool another = co_await exchange(route, query, judgement.client, keep_alive);
         if (route.page == Page::trace && context_.serving != nullptr) {
             auto reply = co_await trace_reply(context_.io, context_.serving->traced, query);
             co_return co_await send(std::move(reply), keep_alive);
         }
+        if (route.page != Page::none)
+            co_return co_await send(operations_reply(route.page, judgement.client, context_),
+                                    keep_alive);
+        const bool another = co_await exchange(route, query, judgement.client, keep_alive);
         exchange_.reset();
         co_return another;
     }
@@ -290,7 +294,7 @@ class HttpConnection final : public Connection,
         SocketUpgrade next{std::move(stream_), parser_->release(), client,
                            judgement.refusal.has_value()};
         context_.connections.erase(this);
-        co_await serve_websocket(std::move(next), context_);
+        serve_websocket(std::move(next), context_);
         co_return false;
     }
 
@@ -486,6 +490,7 @@ class HttpConnection final : public Connection,
     std::string request_id_;
     HttpHeaders rate_headers_;
     std::optional<HttpExchange> exchange_;  // of the request; while there, deadlines are of writes
+    std::size_t queued_bytes_ = 0;          // when tick() last looked
     runtime::TimePoint started_{};
     runtime::TimePoint deadline_ = runtime::TimePoint::max();
     bool busy_ = false;
@@ -497,17 +502,7 @@ class HttpConnection final : public Connection,
 
 void serve_connection(asio::ip::tcp::socket socket, ServerContext& context) {
     auto executor = socket.get_executor();
-    auto connection = std::make_shared<HttpConnection>(std::move(socket), context);
-    asio::co_spawn(
-        executor, [connection]() -> asio::awaitable<void> { co_await connection->run(); },
-        [](std::exception_ptr error) {
-            if (!error) return;
-            try {
-                std::rethrow_exception(error);
-            } catch (const std::exception& e) {
-                log::error("a connection failed and was closed: {}", e.what());
-            }
-        });
+    spawn_connection(executor, std::make_shared<HttpConnection>(std::move(socket), context));
 }
 
 }  // namespace troupe::gateway

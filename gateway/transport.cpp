@@ -1,7 +1,9 @@
 #include "gateway/transport.hpp"
 
+#include <linux/sockios.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <sys/ioctl.h>
 
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/post.hpp>
@@ -17,6 +19,14 @@ namespace troupe::gateway {
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+
+namespace {
+
+// That the kernel keeps for a client that reads slowly. What it has not got, a later frame says in
+// fewer bytes.
+constexpr int kUnsentBytesMax = 64 << 10;
+
+}  // namespace
 
 // The connection itself. Operations of TLS refer to it while they last, so each holds it.
 class Transport::Link : public std::enable_shared_from_this<Link> {
@@ -133,6 +143,8 @@ Transport::Transport(tcp::socket socket, const TlsContext* tls) {
     }
     ErrorCode ignored;
     link_->socket().set_option(tcp::no_delay(true), ignored);
+    using UnsentMax = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_NOTSENT_LOWAT>;
+    link_->socket().set_option(UnsentMax(kUnsentBytesMax), ignored);
 }
 
 Transport::Transport(Transport&&) noexcept = default;
@@ -156,6 +168,12 @@ bool Transport::is_open() const {
 
 bool Transport::encrypted() const {
     return link_->encrypted();
+}
+
+std::size_t Transport::queued_bytes() const {
+    int bytes = 0;
+    const bool known = is_open() && ::ioctl(link_->socket().native_handle(), SIOCOUTQ, &bytes) == 0;
+    return known ? static_cast<std::size_t>(bytes) : 0;
 }
 
 asio::awaitable<Transport::ErrorCode> Transport::handshake() {

@@ -59,6 +59,9 @@ class Transport {
     // False once it was closed, or has been moved from.
     [[nodiscard]] bool is_open() const;
     [[nodiscard]] bool encrypted() const;
+    // What was written and the peer's kernel has not taken. While a write is at work this changes
+    // as soon as the peer takes anything.
+    [[nodiscard]] std::size_t queued_bytes() const;
 
     // First of all. Nothing to do where it is plain; a peer that speaks plain HTTP to a TLS port is
     // told so.

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket.hpp>
 
 #include "gateway/admission.hpp"
 #include "gateway/signal.hpp"
-#include "runtime/base/log.hpp"
+#include "gateway/spawn_connection.hpp"
 
 namespace troupe::gateway {
 namespace {
@@ -25,6 +24,7 @@ constexpr std::uint16_t kAuthRefused = 4401;
 constexpr std::uint16_t kForbidden = 4403;
 constexpr std::uint16_t kAuthTimeout = 4408;
 constexpr std::uint16_t kTooMany = 4429;
+constexpr std::size_t kFirstReadBytes = 64;
 
 class WebSocketConnection final : public Connection,
                                   public std::enable_shared_from_this<WebSocketConnection> {
@@ -35,10 +35,9 @@ class WebSocketConnection final : public Connection,
           request_(std::move(upgrade.request)),
           client_(upgrade.client),
           refused_credentials_(upgrade.refused_credentials),
-          signal_(socket_.get_executor()),
           opened_(context.clock.now()),
           last_message_(opened_),
-          write_started_(opened_) {
+          taken_at_(opened_) {
         context_.metrics.connection_opened();
     }
     ~WebSocketConnection() override {
@@ -48,8 +47,6 @@ class WebSocketConnection final : public Connection,
     }
 
     asio::awaitable<void> run() {
-        const auto self = shared_from_this();
-        context_.connections.emplace(this, weak_from_this());
         if (!co_await handshake()) co_return;
         if (refused_credentials_) {
             co_await refuse_credentials();
@@ -58,13 +55,11 @@ class WebSocketConnection final : public Connection,
         const bool room = join_account();
         make_stream();
         if (!room) close({kTooMany, "too many connections of one client"});
-        asio::co_spawn(
-            socket_.get_executor(),
-            [self]() -> asio::awaitable<void> { co_await self->write_frames(); }, asio::detached);
+        wake_writer();
         co_await read_messages();
         gone_ = true;
         stream_->on_disconnect();
-        signal_.notify();
+        output_ready_.notify();
     }
 
     [[nodiscard]] std::size_t unread_bytes() const override {
@@ -72,16 +67,18 @@ class WebSocketConnection final : public Connection,
     }
 
     void tick(runtime::TimePoint now) override {
-        if (!stream_ || closing_) return;
+        if (!stream_) return;
         const auto& settings = context_.settings;
-        if (!client_.authenticated && now - opened_ > settings.auth_timeout)
-            return close({kAuthTimeout, "no troupe:auth came in time"});
-        if (writing_ && now - write_started_ > settings.write_timeout) {
+        if (writing_ && !takes_anything(now)) {
             context_.metrics.slow_client_closed();
             return abort();
         }
-        if (stream_->pending_bytes() > settings.pending_bytes_max) {
+        if (closing_) return;
+        if (!client_.authenticated && now - opened_ > settings.auth_timeout)
+            return close({kAuthTimeout, "no troupe:auth came in time"});
+        if (unread_bytes() > settings.pending_bytes_max) {
             context_.metrics.slow_client_closed();
+            leaves_unread_ = true;
             return close({websocket::close_code::try_again_later, "the client reads too slowly"});
         }
         if (!stream_->idle()) return;
@@ -103,8 +100,8 @@ class WebSocketConnection final : public Connection,
     void drain() override {
         draining_ = true;
         if (stream_) stream_->drain();
-        signal_.notify();
         tick(context_.clock.now());
+        wake_writer();
     }
 
     void abort() override { socket_.next_layer().close(); }
@@ -136,6 +133,7 @@ class WebSocketConnection final : public Connection,
                     response.set(beast::http::field::sec_websocket_protocol, chosen);
             }));
         const auto [error] = co_await socket_.async_accept(request_, as_tuple_awaitable);
+        request_ = {};
         co_return !error;
     }
 
@@ -166,7 +164,7 @@ class WebSocketConnection final : public Connection,
             authenticate = [this](std::string_view token) { return authenticated(token); };
         stream_.emplace(
             context_.serving->hub, context_.serving->model, std::move(who),
-            [this] { signal_.notify(); }, std::move(authenticate));
+            [this] { wake_writer(); }, std::move(authenticate));
     }
 
     std::optional<actors::Principal> authenticated(std::string_view token) {
@@ -186,6 +184,15 @@ class WebSocketConnection final : public Connection,
             close({kForbidden, "the API key is for other models"});
     }
 
+    // Whether the client has taken some of what is being written within the write timeout.
+    bool takes_anything(runtime::TimePoint now) {
+        if (const auto queued = socket_.next_layer().queued_bytes(); queued != queued_bytes_) {
+            queued_bytes_ = queued;
+            taken_at_ = now;
+        }
+        return now - taken_at_ <= context_.settings.write_timeout;
+    }
+
     // Counts this socket to its principal. False where the principal has too many.
     bool join_account() {
         const auto most = client_.keyed ? context_.settings.sockets_per_client_max
@@ -202,14 +209,18 @@ class WebSocketConnection final : public Connection,
     }
 
     asio::awaitable<void> read_messages() {
-        beast::flat_buffer buffer;
         while (true) {
-            const auto [error, n] = co_await socket_.async_read(buffer, as_tuple_awaitable);
-            if (error) co_return;
-            if (closing_) {
-                buffer.clear();
-                continue;
-            }
+            // Waits with room for the first bytes only: Beast would hold 1,536 for each idle
+            // client.
+            beast::flat_buffer buffer;
+            std::size_t most = kFirstReadBytes;
+            do {
+                const auto [error, n] =
+                    co_await socket_.async_read_some(buffer, most, as_tuple_awaitable);
+                if (error) co_return;
+                most = 0;  // as Beast likes
+            } while (!socket_.is_message_done());
+            if (closing_) continue;
             if (!socket_.got_text()) {
                 close({websocket::close_code::unknown_data, "messages are text, not binary"});
             } else if (!take_message_permit()) {
@@ -221,8 +232,7 @@ class WebSocketConnection final : public Connection,
                                             buffer.size());
                 if (auto reason = stream_->on_message(text)) close(std::move(*reason));
             }
-            buffer.clear();
-            signal_.notify();
+            wake_writer();
         }
     }
 
@@ -240,15 +250,26 @@ class WebSocketConnection final : public Connection,
         return true;
     }
 
+    // There is a writer while there is something to write or to wait for; an idle client costs
+    // none.
+    void wake_writer() {
+        if (has_writer_) return output_ready_.notify();
+        if (gone_ || !stream_) return;
+        has_writer_ = true;
+        auto writing = write_frames();
+        asio::co_spawn(socket_.get_executor(), std::move(writing),
+                       [self = shared_from_this()](const std::exception_ptr&) {});
+    }
+
     // One write in flight; everything that is pending by then becomes the next frame.
     asio::awaitable<void> write_frames() {
         socket_.text(true);
         std::string frame;
         while (!gone_) {
             frame.clear();
-            if (stream_->next_frame(frame)) {
+            if (!leaves_unread_ && stream_->next_frame(frame)) {
                 writing_ = true;
-                write_started_ = context_.clock.now();
+                taken_at_ = context_.clock.now();
                 const auto [error, n] =
                     co_await socket_.async_write(asio::buffer(frame), as_tuple_awaitable);
                 writing_ = false;
@@ -258,7 +279,12 @@ class WebSocketConnection final : public Connection,
                 co_return;
             } else {
                 if (draining_) tick(context_.clock.now());
-                if (!closing_) co_await signal_.wait_for(std::chrono::hours(1));
+                if (closing_) continue;
+                if (stream_->idle()) {
+                    has_writer_ = false;
+                    co_return;
+                }
+                co_await output_ready_.wait();
             }
         }
     }
@@ -266,7 +292,7 @@ class WebSocketConnection final : public Connection,
     void close(Close reason) {
         if (closing_) return;
         closing_ = std::move(reason);
-        signal_.notify();
+        wake_writer();
     }
 
     static websocket::close_reason reason_of(const Close& reason) {
@@ -278,26 +304,31 @@ class WebSocketConnection final : public Connection,
     beast::http::request<beast::http::string_body> request_;
     Client client_;
     const bool refused_credentials_;
-    Signal signal_;
+    Wakeup output_ready_;
     std::optional<ClientStream> stream_;
     std::optional<Close> closing_;
     std::optional<std::uint64_t> account_;
     const runtime::TimePoint opened_;
     runtime::TimePoint last_message_;
-    runtime::TimePoint write_started_;
+    runtime::TimePoint taken_at_;   // when the client last took some of what is being written
+    std::size_t queued_bytes_ = 0;  // by then
     runtime::TimePoint permits_at_{};
     double permits_ = -1;
     bool troupe_protocol_ = false;
     bool writing_ = false;
+    bool leaves_unread_ = false;  // cut off for being slow: what it has not read, it may resume
+    bool has_writer_ = false;     // stays where nothing can be written any more
     bool draining_ = false;
     bool gone_ = false;
 };
 
 }  // namespace
 
-asio::awaitable<void> serve_websocket(SocketUpgrade upgrade, ServerContext& context) {
-    const auto connection = std::make_shared<WebSocketConnection>(std::move(upgrade), context);
-    co_await connection->run();
+void serve_websocket(SocketUpgrade upgrade, ServerContext& context) {
+    auto executor = upgrade.stream.get_executor();
+    auto connection = std::make_shared<WebSocketConnection>(std::move(upgrade), context);
+    context.connections.emplace(connection.get(), connection);
+    spawn_connection(executor, std::move(connection));
 }
 
 }  // namespace troupe::gateway

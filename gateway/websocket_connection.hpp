@@ -3,7 +3,6 @@
 // WebSocket stands in the .cpp and nowhere else.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <string>
@@ -21,7 +20,7 @@ struct SocketUpgrade {
     bool refused_credentials = false;
 };
 
-// Serves the WebSocket until it ends.
-boost::asio::awaitable<void> serve_websocket(SocketUpgrade upgrade, ServerContext& context);
+// Serves the WebSocket, from now on until it ends.
+void serve_websocket(SocketUpgrade upgrade, ServerContext& context);
 
 }  // namespace troupe::gateway

@@ -37,14 +37,20 @@ def close(code, reason=b""):
     return frame(CLOSE, struct.pack(">H", code) + reason)
 
 
-def connect(server):
+def connect(server, ahead_bytes=None):
+    """`ahead_bytes`: about as much as the kernel may receive before it is read."""
     host, port = server.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    connection = socket.socket()
+    connection.settimeout(30)
+    if ahead_bytes is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, ahead_bytes)
+    connection.connect((host, int(port)))
+    return connection
 
 
 class RawWebSocket:
-    def __init__(self, server):
-        self.socket = connect(server)
+    def __init__(self, server, ahead_bytes=None):
+        self.socket = connect(server, ahead_bytes)
         self.buffer = b""
         key = base64.b64encode(os.urandom(16)).decode()
         self.send(f"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"

@@ -40,6 +40,7 @@ struct ServeFlags {
     std::uint32_t waiting_max = actors::limits::kWaitingMax;
     std::int64_t step_latency_ms = 40;
     std::uint32_t drain_s = 30;
+    std::uint32_t slow_client_s = 30;
 };
 
 void report_failure(const runtime::LaneFailure& failure) {
@@ -288,6 +289,7 @@ int serve(ServeFlags flags) {
         if (!keys) return report(keys.error());
         flags.server.keys = std::move(*keys);
     }
+    flags.server.write_timeout = std::chrono::seconds(flags.slow_client_s);
     std::optional<storage::ResponseDatabase> database;
     if (!flags.data_dir.empty()) {
         auto opened = storage::ResponseDatabase::open(flags.data_dir);
@@ -331,6 +333,9 @@ void add_serve(Command& app, Run& run) {
         .within(1, 10'000);
     add("--sockets-per-client", server.sockets_per_client_max,
         "WebSockets of one key or one browser");
+    add("--slow-client-seconds", flags->slow_client_s,
+        "how long a client may take nothing of an answer before it is cut off")
+        .within(1, 3600);
     add("--data-dir", flags->data_dir, "folder where responses are kept; without it, in memory");
     add("--keep-days", flags->keep_days, "how long responses are kept there").within(1, 36'500);
     add("--keep-bytes", flags->keep_bytes, "how much of them, for example 1GB").bytes();
