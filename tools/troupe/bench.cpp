@@ -10,6 +10,7 @@
 
 #include "tools/troupe/command.hpp"
 #include "tools/troupe/engine_bench.hpp"
+#include "tools/troupe/gateway_bench.hpp"
 #include "tools/troupe/interference_bench.hpp"
 #include "tools/troupe/machine_bench.hpp"
 #include "tools/troupe/model_loading.hpp"
@@ -162,6 +163,7 @@ void add_bench(Command& app, Run& run) {
     add_scheduler_bench(command, run);
     add_speculation_bench(command, run);
     add_sharing_bench(command, run);
+    add_gateway_bench(command, run);
 }
 
 }  // namespace troupe::tools

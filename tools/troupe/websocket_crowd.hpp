@@ -1,0 +1,48 @@
+// Clients for `troupe bench gateway`: many WebSockets in one thread, in a process of their own, so
+// that the server's memory and processor time are its own. Speaks as much of RFC 6455 as the server
+// does to it: whole, unmasked frames. Told what to do over a socket pair, a line a command:
+//
+//     open 10000              opened 10000
+//     stream 32 400           streamed FRAMES GAPS P50_US P99_US MAX_US
+//
+// "open" leaves sockets open that say nothing but pongs; "stream" has so many sockets of its own
+// ask for an answer of so many tokens, reads them to the end and closes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace troupe::tools {
+
+// The parent's end. The child begins with the constructor, before this process has threads, and
+// ends with the destructor.
+class WebSocketCrowd {
+ public:
+    WebSocketCrowd();
+    ~WebSocketCrowd();
+    WebSocketCrowd(const WebSocketCrowd&) = delete;
+    WebSocketCrowd& operator=(const WebSocketCrowd&) = delete;
+
+    // Of the server, on this machine's loopback; once, before the others.
+    void connect_to(std::uint16_t port);
+
+    // How many could be opened.
+    [[nodiscard]] std::uint32_t open(std::uint32_t count);
+
+    struct Streamed {
+        std::uint64_t frames = 0;  // with text
+        std::uint64_t gaps = 0;    // between frames of one stream
+        double p50_ms = 0;
+        double p99_ms = 0;
+        double max_ms = 0;
+    };
+    [[nodiscard]] Streamed stream(std::uint32_t streams, std::uint32_t tokens);
+
+ private:
+    [[nodiscard]] std::string ask(const std::string& command) const;
+
+    int commands_ = -1;
+    int child_ = -1;
+};
+
+}  // namespace troupe::tools
