@@ -77,7 +77,7 @@ void play_all(const char* name, void (*play)(std::string_view)) {
 }  // namespace
 
 TEST_CASE("Whatever a client posts is refused or answered in JSON", "[gateway][fuzz]") {
-    play_all("http", play_http);
+    play_all("http_exchange", play_http);
 }
 
 TEST_CASE("Whatever a socket says is refused or answered in JSON", "[gateway][fuzz]") {
