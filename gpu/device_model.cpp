@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <optional>
 
 #include "gpu/kernels/attention.hpp"
+#include "model/half.hpp"
 #include "model/hash_bytes.hpp"
+#include "model/superblocks.hpp"
 #include "model/tensor_types.hpp"
 
 namespace troupe::gpu {
@@ -31,29 +34,39 @@ std::optional<WeightType> weight_type(TensorType type) {
             return WeightType::q4_0;
         case TensorType::q4_1:
             return WeightType::q4_1;
+        case TensorType::q4_k:
+            return WeightType::q4_k;
+        case TensorType::q5_k:
+            return WeightType::q5_k;
+        case TensorType::q6_k:
+            return WeightType::q6_k;
         default:
             return std::nullopt;
     }
 }
 
-// Tensor units multiply halves, and some of bfloat16's numbers are too large for one.
+// Tensor units multiply halves, and some numbers are too large for one: those of halves are not,
+// and those of types that are kept, other than bfloat16, are taken for weights of a model.
 bool fits_halves(const Matrix& matrix) {
-    if (matrix.type != TensorType::bf16) return true;
-    constexpr std::uint16_t kTooLarge = 0x4780;  // 65,536
-    for (std::size_t at = 0; at < matrix.bytes.size(); at += sizeof(std::uint16_t)) {
-        std::uint16_t bits = 0;
-        std::memcpy(&bits, matrix.bytes.data() + at, sizeof bits);
-        if ((bits & 0x7FFF) >= kTooLarge) return false;
+    constexpr float kTooLarge = 65'504;
+    std::vector<float> values(matrix.columns);
+    for (std::size_t row = 0; row < matrix.rows; ++row) {
+        model::dequantise(matrix.type, matrix.row(row), values);
+        const auto too_large = [](float value) { return !(std::abs(value) <= kTooLarge); };
+        if (std::any_of(values.begin(), values.end(), too_large)) return false;
     }
     return true;
 }
 
 WeightType common_type(std::span<const Matrix* const> parts) {
-    const std::optional<WeightType> first = weight_type(parts.front()->type);
-    const bool kept = std::all_of(parts.begin(), parts.end(), [&](const Matrix* part) {
-        return part->type == parts.front()->type && fits_halves(*part);
-    });
-    return first && kept ? *first : WeightType::f32;
+    const TensorType first = parts.front()->type;
+    const bool same = std::all_of(parts.begin(), parts.end(),
+                                  [&](const Matrix* part) { return part->type == first; });
+    const std::optional<WeightType> own = same ? weight_type(first) : std::nullopt;
+    if (own && own != WeightType::bf16) return *own;
+    const bool fit = std::all_of(parts.begin(), parts.end(),
+                                 [](const Matrix* part) { return fits_halves(*part); });
+    return !fit ? WeightType::f32 : own ? *own : WeightType::f16;
 }
 
 // GGML keeps element i of a group of 32 in the low nibble of byte i, element 16 + i in the high
@@ -65,6 +78,14 @@ void repack_nibbles(const std::byte* from, std::byte* to) {
     for (std::size_t i = 0; i < kGroupColumns / 2; ++i)
         to[i] = nibble(2 * i) | nibble(2 * i + 1) << 4;
 }
+
+// Where a row goes; all of it is zeros before.
+struct PackedRow {
+    std::uint32_t columns;
+    std::byte* data;
+    std::uint16_t* scales;
+    std::byte* high;
+};
 
 // One row of a matrix of a block-quantised type: the scales come first in each block.
 void repack_blocks(WeightType type, std::span<const std::byte> row, std::byte* data,
@@ -83,17 +104,61 @@ void repack_blocks(WeightType type, std::span<const std::byte> row, std::byte* d
     }
 }
 
-void repack_row(WeightType type, const Matrix& matrix, std::size_t row, std::byte* data,
-                std::uint16_t* scales) {
+model::Superblock read_superblock(WeightType type, const std::byte* block) {
+    return type == WeightType::q4_k   ? model::read_q4_k(block)
+           : type == WeightType::q5_k ? model::read_q5_k(block)
+                                      : model::read_q6_k(block);
+}
+
+// One row of a matrix of a K type.
+void repack_superblocks(WeightType type, std::span<const std::byte> row, PackedRow to) {
+    const std::size_t superblocks = to.columns / model::kSuperblock;
+    const std::size_t block_bytes = row.size() / superblocks;
+    const unsigned high_bits = type == WeightType::q6_k ? 2 : 1;
+    for (std::size_t s = 0; s < superblocks; ++s) {
+        const model::Superblock block = read_superblock(type, row.data() + s * block_bytes);
+        to.scales[0] = block.d;
+        to.scales[1] = block.minimum;
+        for (std::size_t g = 0; g < 8; ++g) {
+            const bool halved = block.group == 16;
+            const auto low = static_cast<std::uint8_t>(block.scales[halved ? 2 * g : g]);
+            const auto high =
+                static_cast<std::uint8_t>(halved ? block.scales[2 * g + 1] : block.minima[g]);
+            to.scales[2 + g] = static_cast<std::uint16_t>(low | high << 8);
+        }
+        for (std::size_t j = 0; j < model::kSuperblock; ++j) {
+            const int number = block.quants[j] + (type == WeightType::q6_k ? 32 : 0);
+            to.data[j / 2] |= static_cast<std::byte>((number & 15) << (j % 2 * 4));
+            if (high_bytes(type) == 0) continue;
+            const std::size_t bit = j * high_bits;
+            to.high[bit / 8] |= static_cast<std::byte>((number >> 4) << (bit % 8));
+        }
+        to.scales += kSuperblockScales;
+        to.data += model::kSuperblock / 2;
+        to.high += model::kSuperblock / kGroupColumns * high_bytes(type);
+    }
+}
+
+void repack_row(WeightType type, const Matrix& matrix, std::size_t row, const PackedRow& to) {
     const std::span<const std::byte> bytes = matrix.row(row);
-    if (scales_per_group(type) > 0) {
-        repack_blocks(type, bytes, data, scales);
+    std::byte* const data = to.data;
+    if (is_k_type(type)) {
+        repack_superblocks(type, bytes, to);
+    } else if (scales_per_group(type) > 0) {
+        repack_blocks(type, bytes, data, to.scales);
     } else if (weight_type(matrix.type) == type) {
         std::memcpy(data, bytes.data(), bytes.size());
     } else {
         std::vector<float> values(matrix.columns);
         model::dequantise(matrix.type, bytes, values);
-        std::memcpy(data, values.data(), values.size() * sizeof(float));
+        if (type == WeightType::f32) {
+            std::memcpy(data, values.data(), values.size() * sizeof(float));
+            return;
+        }
+        std::vector<std::uint16_t> halves;
+        for (const float value : values)
+            halves.push_back(model::float_to_half(value));
+        std::memcpy(data, halves.data(), halves.size() * sizeof halves[0]);
     }
 }
 
@@ -124,6 +189,15 @@ Result<> check_heads(const model::Hyperparameters& hp) {
                              hp.head_length, hp.heads_per_kv(), kHeadLengthMax, kHeadsPerKvMax)};
 }
 
+// Whether the block is Llama's, apart from what is known beside: pairs that lie in halves, which
+// rows are reordered for when they are read, and norms of each query and key.
+bool has_known_block(model::Hyperparameters hp) {
+    hp.rope_order = model::RopeOrder::pairs;
+    if (hp.graph == model::BlockGraph::qwen3 && hp.qk_norm_is_per_head)
+        hp.graph = model::BlockGraph::llama;
+    return is_plain_llama(hp);
+}
+
 }  // namespace
 
 MatrixBuffer upload_matrix(std::span<const Matrix* const> parts) {
@@ -134,20 +208,25 @@ MatrixBuffer upload_matrix(std::span<const Matrix* const> parts) {
     for (const Matrix* part : parts)
         view.rows += part->rows;
     const std::size_t row_bytes = view.columns / kLoadColumns * load_bytes(view.type);
-    const std::size_t row_scales = view.columns / kGroupColumns * scales_per_group(view.type);
+    const std::size_t row_scales = scales_of_row(view.type, view.columns);
+    const std::size_t row_high = view.columns / kGroupColumns * high_bytes(view.type);
     std::vector<std::byte> data(view.rows * row_bytes);
     std::vector<std::uint16_t> scales(view.rows * row_scales);
+    std::vector<std::byte> high(view.rows * row_high);
     std::size_t at = 0;
     for (const Matrix* part : parts) {
         for (std::size_t row = 0; row < part->rows; ++row, ++at) {
-            repack_row(view.type, *part, row, data.data() + at * row_bytes,
-                       scales.data() + at * row_scales);
+            repack_row(view.type, *part, row,
+                       {view.columns, data.data() + at * row_bytes, scales.data() + at * row_scales,
+                        high.data() + at * row_high});
         }
     }
     buffer.data = DeviceBuffer<std::byte>::upload(data);
     view.data = buffer.data.data();
     if (!scales.empty()) buffer.scales = DeviceBuffer<std::uint16_t>::upload(scales);
     view.scales = buffer.scales.data();
+    buffer.high = DeviceBuffer<std::byte>::upload(high);
+    view.high = buffer.high.data();
     return buffer;
 }
 
@@ -166,17 +245,17 @@ Result<DeviceModel> upload_model(const model::GgufFile& file) {
     if (Result<> heads = check_heads(*hp); !heads) return heads.error();
     Result<model::ModelWeights> weights = model::read_weights(file, *hp);
     if (!weights) return weights.error();
-    if (!is_plain_llama(*hp) || !weights->is_plain()) {
+    if (!has_known_block(*hp) || !weights->rope_factors.empty()) {
         return Error{ErrorKind::unsupported,
-                     fmt::format("the CUDA backend has no kernels for what architecture \"{}\" "
-                                 "adds to Llama's; use --backend cpu",
+                     fmt::format("the CUDA backend has no kernels for what this model of "
+                                 "architecture \"{}\" adds to Llama's; use --backend cpu",
                                  hp->architecture)};
     }
     device.hp = std::move(*hp);
     device.digest = digest_of(file);
     const auto upload = [&](std::initializer_list<const Matrix*> parts) {
         MatrixBuffer buffer = upload_matrix({parts.begin(), parts.size()});
-        device.weight_bytes += buffer.data.bytes() + buffer.scales.bytes();
+        device.weight_bytes += buffer.bytes();
         return buffer;
     };
     device.token_embd = upload({&weights->token_embd});
@@ -184,6 +263,9 @@ Result<DeviceModel> upload_model(const model::GgufFile& file) {
         DeviceLayer& to = device.layers.emplace_back();
         to.attention_norm = upload_norm(from.attn_norm);
         to.qkv = upload({&from.attn_q, &from.attn_k, &from.attn_v});
+        to.qkv_bias = DeviceBuffer<float>::upload(from.attn_qkv_bias);
+        to.q_norm = DeviceBuffer<float>::upload(from.attn_q_norm);
+        to.k_norm = DeviceBuffer<float>::upload(from.attn_k_norm);
         to.attention_output = upload({&from.attn_output});
         to.ffn_norm = upload_norm(from.ffn_norm);
         to.gate_up = upload({&from.ffn_gate, &from.ffn_up});

@@ -1,4 +1,4 @@
-// A llama model's weights in device memory, repacked for the kernels. Immutable once uploaded;
+// A model's weights in device memory, repacked for the kernels. Immutable once uploaded;
 // belongs to the executor's thread.
 #pragma once
 
@@ -19,16 +19,21 @@ struct MatrixBuffer {
     WeightMatrix view;
     DeviceBuffer<std::byte> data;
     DeviceBuffer<std::uint16_t> scales;
+    DeviceBuffer<std::byte> high;
+
+    [[nodiscard]] std::size_t bytes() const { return data.bytes() + scales.bytes() + high.bytes(); }
 };
 
 // Repacks and uploads the matrices on top of each other. They keep their type where all have one
-// and the same of the six that kernels read, and no number too large for a half; else they become
+// and the same that kernels read; else they become halves, or, where a number is too large for one,
 // float32. Throws BackendError.
 [[nodiscard]] MatrixBuffer upload_matrix(std::span<const model::Matrix* const> parts);
 
 struct DeviceLayer {
     DeviceBuffer<float> attention_norm;  // [width]
     MatrixBuffer qkv;                    // queries, keys, values
+    DeviceBuffer<float> qkv_bias;        // empty where there are none, as the next two
+    DeviceBuffer<float> q_norm, k_norm;  // [head_length]
     MatrixBuffer attention_output;
     DeviceBuffer<float> ffn_norm;  // [width]
     MatrixBuffer gate_up;          // gate, then up
@@ -51,7 +56,8 @@ struct DeviceModel {
     }
 };
 
-// Errors: those of reading the model; unsupported for heads that the kernels cannot hold. Throws
+// Errors: those of reading the model; unsupported for blocks that are not Llama's, that with biases
+// (Qwen 2) or with normed heads (Qwen 3), and for heads that the kernels cannot hold. Throws
 // BackendError where the device has no room.
 [[nodiscard]] Result<DeviceModel> upload_model(const model::GgufFile& file);
 

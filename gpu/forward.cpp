@@ -110,7 +110,7 @@ void Forward::apply_books(const StepArrays& arrays, const StepPointers& pointers
         stream.get());
 }
 
-// x += W_o attention(rope(W_qkv norm(x)))
+// x += W_o attention(rope(W_qkv norm(x))), with biases and norms of heads where there are any
 void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
                               const StepPointers& pointers, const Stream& stream) {
     const DeviceLayer& weights = model_.layers[layer];
@@ -120,7 +120,9 @@ void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
     multiply(weights.qkv.view, normed_.data(), hp_.embedding_length, qkv_.data(), rows, false,
              stream);
     const KvPages kv = kv_pages(layer);
-    rope_store({qkv_.data(), sinks_q_.data(), rope_angles(pointers), pointers.places,
+    const HeadInputs inputs{weights.qkv_bias.data(), weights.q_norm.data(), weights.k_norm.data(),
+                            hp_.rms_epsilon};
+    rope_store({qkv_.data(), sinks_q_.data(), inputs, rope_angles(pointers), pointers.places,
                 pointers.angle_rows, kv, rows, qkv_length, hp_.head_count},
                stream.get());
     attention({qkv_.data(), sinks_q_.data(), attended_.data(), kv, pointers.items, pointers.merges,

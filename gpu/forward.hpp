@@ -1,4 +1,4 @@
-// The forward pass of a llama model on the device: which kernels, in which order. Owns activations
+// The forward pass of a model on the device: which kernels, in which order. Owns activations
 // and the KV pool; belongs to the executor's thread, which only puts work on a stream here.
 #pragma once
 

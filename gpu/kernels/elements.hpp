@@ -53,12 +53,21 @@ struct AngleRows {
     std::uint32_t own, sinks;
 };
 
+// What some architectures do to queries and keys before they are rotated: null where they do not.
+struct HeadInputs {
+    const float* bias;    // [stride of queries, keys, values], added to them
+    const float* q_norm;  // [head_length], weights of an RmsNorm of each query head
+    const float* k_norm;  // likewise of each key head; lane l of a warp sums elements 2 l, 2 l + 1,
+    float epsilon;        // and those 64 further on, by fma, then lanes pairwise
+};
+
 // Rotates the first `rotated` elements of each query and key head, pair (2i, 2i + 1) by the i-th
 // (cos, sin) of its position: a' = fma(a, cos, -(b * sin)), b' = fma(b, cos, a * sin). Queries
 // stay, keys and values go to their page, in the form of the cache.
 struct RopeStore {
     float* qkv;      // [rows][stride]: queries, keys, values; keys are rotated there, too
     float* sinks_q;  // [rows][heads][head_length], queries that look at sinks; null: no sinks
+    HeadInputs inputs;
     RopeAngles angles;
     const RowPlace* places;       // [rows]; those of kNoSlot are left out
     const AngleRows* angle_rows;  // [rows]

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "gpu/device.cuh"
+#include "gpu/kernels/k_weights.cuh"
 #include "gpu/kernels/weights.hpp"
 
 namespace troupe::gpu {
@@ -29,20 +30,39 @@ __device__ __forceinline__ __half2 both_halves(std::uint16_t bits) {
     return halves_of(std::uint32_t{bits} * 0x10001U);
 }
 
-// `kWords` of 16 bytes, and the group's scales as they lie, d in the lower half.
+// `kWords` of 16 bytes, and the group's scales as they lie, d in the lower half; of the K types
+// what is beside them.
 template <unsigned kWords>
 struct RawWeights {
     uint4 words[kWords];
     std::uint32_t scales;
+    std::uint32_t factors;
+    uint2 high;
 };
 
 __device__ __forceinline__ std::uint32_t word_of(const uint4& words, unsigned i) {
     return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
 
-// kWords, and expand(): the pairs of columns 8 `eighth` .. 8 `eighth` + 7 of the 32.
+// kWords, and expand(): the pairs of columns 8 `eighth` .. 8 `eighth` + 7 of the 32. The K types
+// have this one: a value is rounded to float32, then to a half.
 template <WeightType kType>
-struct HalfWeights;
+struct HalfWeights {
+    static_assert(is_k_type(kType));
+    static constexpr unsigned kWords = 1;
+    __device__ static void expand(const RawWeights<kWords>& raw, unsigned eighth,
+                                  HalfPair (&out)[4]) {
+        const std::uint32_t word = word_of(raw.words[0], eighth);
+        const KStep step = k_step<kType>({raw.scales, raw.factors}, eighth);
+        const std::uint32_t high = kType == WeightType::q5_k ? raw.high.x >> (8 * eighth)
+                                   : eighth < 2              ? raw.high.x >> (16 * eighth)
+                                                             : raw.high.y >> (16 * (eighth - 2));
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i)
+            out[i] = bits_of(__floats2half2_rn(k_value<kType>(word, high, i, step),
+                                               k_value<kType>(word, high, i + 4, step)));
+    }
+};
 
 template <>
 struct HalfWeights<WeightType::f16> {
@@ -144,7 +164,15 @@ __device__ __forceinline__ RawWeights<HalfWeights<kType>::kWords> load_raw(const
 #pragma unroll
     for (unsigned i = 0; i < kWords; ++i)
         raw.words[i] = at[i];
-    if constexpr (scales_per_group(kType) == 2) {
+    if constexpr (is_k_type(kType)) {
+        const KGroup of_group = load_k_group(w, group);
+        raw.scales = of_group.halves;
+        raw.factors = of_group.factors;
+        if constexpr (kType == WeightType::q5_k)
+            raw.high.x = static_cast<const std::uint32_t*>(w.high)[group];
+        if constexpr (kType == WeightType::q6_k)
+            raw.high = static_cast<const uint2*>(w.high)[group];
+    } else if constexpr (scales_per_group(kType) == 2) {
         raw.scales = reinterpret_cast<const std::uint32_t*>(w.scales)[group];
     } else if constexpr (scales_per_group(kType) == 1) {
         raw.scales = w.scales[group];
@@ -168,6 +196,12 @@ void for_half_weight_type(WeightType type, Visit visit) {
             return visit.template operator()<WeightType::q4_0>();
         case WeightType::q4_1:
             return visit.template operator()<WeightType::q4_1>();
+        case WeightType::q4_k:
+            return visit.template operator()<WeightType::q4_k>();
+        case WeightType::q5_k:
+            return visit.template operator()<WeightType::q5_k>();
+        case WeightType::q6_k:
+            return visit.template operator()<WeightType::q6_k>();
     }
 }
 

@@ -1,5 +1,5 @@
-// Rotary positions (Su et al., 2021) and the store of keys and values into their pages: a block a
-// row, a warp a head, a lane an adjacent pair.
+// Biases and norms of queries and keys, rotary positions (Su et al., 2021), and the store of keys
+// and values into their pages: a block a row, a warp a head, a lane an adjacent pair.
 #include <algorithm>
 #include <cmath>
 
@@ -17,6 +17,22 @@ void rotate_truth(const float* angles, std::size_t rotated, const float* from, f
         to[d] = static_cast<float>(a * angles[d] - b * angles[d + 1]);
         to[d + 1] = static_cast<float>(b * angles[d] + a * angles[d + 1]);
     }
+}
+
+void prepare_truth(const RopeStore& p, std::size_t head, float* x) {
+    const std::size_t length = p.kv.head_length;
+    for (std::size_t d = 0; d < length && p.inputs.bias != nullptr; ++d)
+        x[d] += p.inputs.bias[head * length + d];
+    const float* const weight = head < p.heads                   ? p.inputs.q_norm
+                                : head < p.heads + p.kv.kv_heads ? p.inputs.k_norm
+                                                                 : nullptr;
+    if (weight == nullptr) return;
+    double sum = 0;
+    for (std::size_t d = 0; d < length; ++d)
+        sum += double{x[d]} * x[d];
+    const double r = 1 / std::sqrt(sum / static_cast<double>(length) + p.inputs.epsilon);
+    for (std::size_t d = 0; d < length; ++d)
+        x[d] = static_cast<float>(x[d] * r * weight[d]);
 }
 
 void store_truth(const KvPages& kv, std::byte* block, std::uint32_t token, const float* x) {
@@ -48,6 +64,8 @@ void rope_store_truth(const RopeStore& p) {
     for (std::size_t row = 0; row < p.rows; ++row) {
         const RowPlace place = p.places[row];
         float* const heads = p.qkv + row * p.stride;
+        for (std::size_t head = 0; head < p.heads + 2 * p.kv.kv_heads; ++head)
+            prepare_truth(p, head, heads + head * length);
         for (std::size_t head = 0; head < p.heads && p.sinks_q != nullptr; ++head) {
             float* const to = p.sinks_q + (row * p.heads + head) * length;
             std::copy_n(heads + head * length, length, to);
@@ -72,7 +90,31 @@ namespace {
 constexpr unsigned kThreads = 256;
 constexpr unsigned kWarps = kThreads / kWarpLanes;
 
-// This lane's pairs of a head.
+// This lane's pairs of head `i` of queries, keys and values, as the next function's.
+__device__ __forceinline__ void prepare(const RopeStore& p, std::uint32_t i, float* x) {
+    const std::uint32_t length = p.kv.head_length;
+    if (p.inputs.bias != nullptr) {
+        const float* const bias = p.inputs.bias + i * length;
+        for (std::uint32_t d = 2 * lane_index(); d < length; d += 2 * kWarpLanes) {
+            x[d] += bias[d];
+            x[d + 1] += bias[d + 1];
+        }
+    }
+    const float* const weight = i < p.heads                   ? p.inputs.q_norm
+                                : i < p.heads + p.kv.kv_heads ? p.inputs.k_norm
+                                                              : nullptr;
+    if (weight == nullptr) return;
+    float sum = 0;
+    for (std::uint32_t d = 2 * lane_index(); d < length; d += 2 * kWarpLanes)
+        sum = fmaf(x[d + 1], x[d + 1], fmaf(x[d], x[d], sum));
+    sum = warp_sum(sum);
+    const float r = 1.0F / sqrtf(sum / static_cast<float>(length) + p.inputs.epsilon);
+    for (std::uint32_t d = 2 * lane_index(); d < length; d += 2 * kWarpLanes) {
+        x[d] = (x[d] * r) * weight[d];
+        x[d + 1] = (x[d + 1] * r) * weight[d + 1];
+    }
+}
+
 __device__ __forceinline__ void rotate(const RopeAngles& angles, std::uint32_t angle_row,
                                        std::uint32_t length, const float* from, float* to) {
     const float* const angle = angles.row(angle_row);
@@ -95,6 +137,7 @@ __global__ void rope_store_kernel(const RopeStore p) {
     float* const heads = p.qkv + std::size_t{blockIdx.x} * p.stride;
     for (std::uint32_t i = warp_index(); i < p.heads + 2 * kv_heads; i += kWarps) {
         float* const x = heads + i * length;
+        prepare(p, i, x);
         if (i < p.heads && p.sinks_q != nullptr) {
             rotate(p.angles, angle_rows.sinks, length, x,
                    p.sinks_q + (std::size_t{blockIdx.x} * p.heads + i) * length);

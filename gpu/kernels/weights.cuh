@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gpu/device.cuh"
+#include "gpu/kernels/k_weights.cuh"
 #include "gpu/kernels/weights.hpp"
 
 namespace troupe::gpu {
@@ -30,8 +31,21 @@ __device__ __forceinline__ std::size_t weight_group(const WeightMatrix& w, std::
     return (std::size_t{row} * w.columns + column) / kGroupColumns;
 }
 
+// The K types; the others have their own.
 template <WeightType kType>
-struct WeightLoader;
+struct WeightLoader {
+    static_assert(is_k_type(kType));
+    __device__ static void load(const WeightMatrix& w, std::uint32_t row, std::uint32_t column,
+                                float (&out)[kLoadColumns]) {
+        const auto word = weight_load<std::uint32_t>(w, row, column);
+        const std::size_t group = weight_group(w, row, column);
+        const unsigned eighth = column % kGroupColumns / kLoadColumns;
+        const KStep step = k_step<kType>(load_k_group(w, group), eighth);
+        const std::uint32_t high = load_k_high<kType>(w, group, eighth);
+        for (unsigned i = 0; i < kLoadColumns; ++i)
+            out[i] = k_value<kType>(word, high, i, step);
+    }
+};
 
 template <>
 struct WeightLoader<WeightType::f32> {
@@ -127,6 +141,12 @@ void for_weight_type(WeightType type, Visit visit) {
             return visit.template operator()<WeightType::q4_0>();
         case WeightType::q4_1:
             return visit.template operator()<WeightType::q4_1>();
+        case WeightType::q4_k:
+            return visit.template operator()<WeightType::q4_k>();
+        case WeightType::q5_k:
+            return visit.template operator()<WeightType::q5_k>();
+        case WeightType::q6_k:
+            return visit.template operator()<WeightType::q6_k>();
     }
 }
 

@@ -55,22 +55,32 @@ struct RandomMatrix {
             byte = static_cast<std::byte>(random());
         // Whatever is read as a float must be a small one.
         for (std::size_t at = 0; at < size; at += info.block_bytes) {
-            const std::size_t floats = type == model::TensorType::q4_1 ? 2 : 1;
+            using enum model::TensorType;
+            const std::size_t floats = type == q4_1 || type == q4_k || type == q5_k ? 2 : 1;
+            const std::size_t first = type == q6_k ? 208 : 0;
             for (std::size_t i = 0; i < floats; ++i) {
-                const float value = std::normal_distribution<float>(0, 0.1F)(random);
+                const float value = std::normal_distribution<float>(
+                    0, first == 0 && floats < 2 ? 0.1F : 0.01F)(random);
                 const std::uint16_t half = type == model::TensorType::bf16
                                                ? model::float_to_bfloat16(value)
                                                : model::float_to_half(value);
                 if (type == model::TensorType::f32) {
                     std::memcpy(bytes.data() + at, &value, sizeof value);
                 } else {
-                    std::memcpy(bytes.data() + at + 2 * i, &half, sizeof half);
+                    std::memcpy(bytes.data() + at + first + 2 * i, &half, sizeof half);
                 }
             }
         }
         matrix = {"random", type, rows, columns, bytes};
         values.resize(std::size_t{rows} * columns);
         model::dequantise(type, bytes, values);
+    }
+    // Of a matrix of bfloat16.
+    void set_bfloat16(std::size_t index, float value) {
+        const std::uint16_t bits = model::float_to_bfloat16(value);
+        std::memcpy(bytes.data() + 2 * index, &bits, sizeof bits);
+        matrix.bytes = bytes;
+        model::dequantise(matrix.type, bytes, values);
     }
 };
 

@@ -128,8 +128,17 @@ TEST_CASE_METHOD(EmulatorFixture, "rotation and store agree with their truth", "
     const auto device_places = DeviceBuffer<RowPlace>::upload(places);
     const auto device_angle_rows = DeviceBuffer<AngleRows>::upload(angle_rows);
     const DeviceBuffer<float> device_sinks_q(sinks ? 4 * heads * length : 0);
+    // Norms of heads where there are sinks, too.
+    const std::vector<float> bias = random_floats(stride, rows.random);
+    const std::vector<float> norms = random_floats(2 * length, rows.random);
+    const auto device_bias = DeviceBuffer<float>::upload(bias);
+    const auto device_norms = DeviceBuffer<float>::upload(norms);
+    const auto inputs_at = [&](const float* b, const float* n) {
+        return HeadInputs{b, sinks ? n : nullptr, sinks ? n + length : nullptr, 1e-5F};
+    };
     rope_store({device_qkv.data(),
                 device_sinks_q.data(),
+                inputs_at(device_bias.data(), device_norms.data()),
                 {device_table.data(), device_far.data(), kTableRows, rotated},
                 device_places.data(),
                 device_angle_rows.data(),
@@ -142,6 +151,7 @@ TEST_CASE_METHOD(EmulatorFixture, "rotation and store agree with their truth", "
     std::vector<float> sinks_q(device_sinks_q.size());
     rope_store_truth({qkv.data(),
                       sinks ? sinks_q.data() : nullptr,
+                      inputs_at(bias.data(), norms.data()),
                       {table.data(), far.data(), kTableRows, rotated},
                       places.data(),
                       angle_rows.data(),
@@ -180,6 +190,7 @@ TEST_CASE_METHOD(EmulatorFixture, "in int8 the device stores the numbers and ste
     const auto angle_rows = DeviceBuffer<AngleRows>::upload(std::vector<AngleRows>(kTokens));
     rope_store({device_qkv.data(),
                 nullptr,
+                {},
                 {nullptr, nullptr, 1, 0},
                 device_places.data(),
                 angle_rows.data(),

@@ -94,11 +94,13 @@ TEST_CASE_METHOD(EmulatorFixture, "activations become the halves of their truth,
 TEST_CASE_METHOD(EmulatorFixture, "products on tensor units agree with sums in double of halves",
                  "[gpu][kernels]") {
     using enum model::TensorType;
-    const auto type = GENERATE(f16, bf16, q8_0, q4_0, q4_1);
+    const auto type = GENERATE(f16, bf16, q8_0, q4_0, q4_1, q4_k, q5_k, q6_k, q5_0);
     const auto rows = GENERATE(1U, 8U, 11U, 66U);  // the last the wide way
     CAPTURE(model::to_string(type), rows);
     // Nine chunks and some; or two, of which a lane has none of the last columns.
-    const std::uint32_t columns = type == f16 || type == bf16 ? 172 : 1184;
+    const std::uint32_t columns = type == f16 || type == bf16                    ? 172
+                                  : type == q4_k || type == q5_k || type == q6_k ? 1280
+                                                                                 : 1184;
     Random random(rows);
     const RandomMatrix matrix(type, kOutputs, columns, random);
     const std::vector<float> x = random_floats(std::size_t{rows} * columns, random);
@@ -146,8 +148,6 @@ TEST_CASE_METHOD(EmulatorFixture, "numbers too large for a half are multiplied i
     Random random(1);
     RandomMatrix matrix(model::TensorType::bf16, 4, 32, random);
     CHECK(upload(matrix).view.type == WeightType::bf16);
-    const std::uint16_t large = model::float_to_bfloat16(70'000);
-    std::memcpy(matrix.bytes.data() + 10, &large, sizeof large);
-    matrix.matrix.bytes = matrix.bytes;
+    matrix.set_bfloat16(5, 70'000);
     CHECK(upload(matrix).view.type == WeightType::f32);
 }
