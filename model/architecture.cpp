@@ -35,6 +35,17 @@ void read_experts(TensorReader& tensors, std::uint32_t index, const Hyperparamet
                   LayerWeights& out) {
     const std::uint32_t width = h.embedding_length, inner = h.expert_feed_forward_length;
     out.router = tensors.matrix(tensor_name(index, "ffn_gate_inp"), h.expert_count, width);
+    if (tensors.has(tensor_name(index, "ffn_gate.0"))) {
+        for (std::uint32_t i = 0; i < h.expert_count; ++i) {
+            const auto one = [&](std::string_view part, std::uint32_t rows, std::uint32_t columns) {
+                return tensors.matrix(tensor_name(index, fmt::format("{}.{}", part, i)), rows,
+                                      columns);
+            };
+            out.experts.push_back({one("ffn_gate", inner, width), one("ffn_up", inner, width),
+                                   one("ffn_down", width, inner)});
+        }
+        return;
+    }
     const auto stack = [&](std::string_view part, std::uint32_t rows, std::uint32_t columns) {
         return tensors.stack(tensor_name(index, part), h.expert_count, rows, columns);
     };
@@ -80,7 +91,7 @@ void read_attention(TensorReader& tensors, std::uint32_t index, const Hyperparam
         out.attn_v = tensors.matrix(name("attn_v"), kv, width);
     }
     const RowOrder order = row_order(h);
-    out.attn_q.order = out.attn_k.order = order;
+    if (!order.is_identity()) out.attn_q.order = out.attn_k.order = order;
     if (tensors.has(fmt::format("blk.{}.attn_q.bias", index))) {
         append_bias(tensors, index, "attn_q", q, order, out.attn_qkv_bias);
         append_bias(tensors, index, "attn_k", kv, order, out.attn_qkv_bias);

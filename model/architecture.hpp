@@ -52,7 +52,8 @@ void read_attention(TensorReader& tensors, std::uint32_t index, const Hyperparam
 void read_qk_norms(TensorReader& tensors, std::uint32_t index, const Hyperparameters& h,
                    LayerWeights& out);
 
-// ffn_norm; ffn_gate, ffn_up (fused: both in ffn_up) and ffn_down, or the experts' and the router.
+// ffn_norm; ffn_gate, ffn_up (fused: both in ffn_up) and ffn_down, or the router and the experts',
+// stacked (ffn_gate_exps) or one tensor each (ffn_gate.0).
 void read_feed_forward(TensorReader& tensors, std::uint32_t index, const Hyperparameters& h,
                        LayerWeights& out);
 

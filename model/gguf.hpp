@@ -1,6 +1,7 @@
 // Reads GGUF model files, versions 2 and 3, little endian. Owns the mapping (if opened from a path)
 // and an index of what is in it; keys, strings and tensor bytes are views into it. Immutable once
-// open: any thread may read it.
+// open: any thread may read it. Models that come in other files are put into these terms by
+// GgufBuilder, so that nothing after this knows the difference.
 //
 // A file is untrusted: every count, length and offset is checked against what is left of the file
 // before it is used, and nothing is allocated that the file's own size does not bound.
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "model/mapped_file.hpp"
+#include "model/row_order.hpp"
 #include "model/tensor_types.hpp"
 #include "runtime/base/result.hpp"
 
@@ -64,6 +67,7 @@ struct GgufTensor {
     std::uint32_t dim_count = 0;
     std::array<std::uint64_t, kGgufDimsMax> dims{1, 1, 1, 1};
     std::span<const std::byte> bytes;
+    RowOrder order;  // of the rows in `bytes`; the identity in GGUF files
 
     [[nodiscard]] std::uint64_t element_count() const {
         return dims[0] * dims[1] * dims[2] * dims[3];
@@ -81,7 +85,7 @@ class GgufFile {
 
     [[nodiscard]] std::uint32_t version() const { return version_; }
     [[nodiscard]] std::uint32_t alignment() const { return alignment_; }
-    [[nodiscard]] std::uint64_t size_bytes() const { return file_.size(); }
+    [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
     [[nodiscard]] std::span<const GgufValue> values() const { return values_; }
     [[nodiscard]] std::span<const GgufTensor> tensors() const { return tensors_; }
 
@@ -113,9 +117,11 @@ class GgufFile {
 
  private:
     friend class GgufParser;
+    friend class GgufBuilder;
 
-    MappedFile mapping_;  // empty when parsed from memory
-    std::span<const std::byte> file_;
+    std::vector<MappedFile> mappings_;         // none when parsed from memory
+    std::deque<std::vector<std::byte>> made_;  // what is in no file as it is needed
+    std::uint64_t size_bytes_ = 0;             // of the files
     std::uint32_t version_ = 0;
     std::uint32_t alignment_ = 32;
     std::vector<GgufValue> values_;

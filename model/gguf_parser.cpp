@@ -83,7 +83,9 @@ std::optional<Error> recognise_other(std::string_view file) {
         return invalid_input("this is a zip archive (PyTorch's format, perhaps), not a GGUF");
     }
     if (file.size() > 9 && file[8] == '{' && file[9] == '"') {
-        return Error{ErrorKind::unsupported, "this looks like safetensors; a GGUF is needed"};
+        return Error{ErrorKind::unsupported,
+                     "this looks like safetensors; give the folder that it is in, with its "
+                     "config.json and tokenizer.json"};
     }
     return invalid_input(fmt::format("not a GGUF file: magic is \"{}\", expected \"GGUF\"",
                                      log::escaped(file.substr(0, 4))));
@@ -107,7 +109,9 @@ bool looks_mangled_as_utf8(std::string_view file) {
 
 class GgufParser {
  public:
-    explicit GgufParser(std::span<const std::byte> bytes) { file_.file_ = bytes; }
+    explicit GgufParser(std::span<const std::byte> bytes) : bytes_(bytes) {
+        file_.size_bytes_ = bytes.size();
+    }
 
     Result<GgufFile> run() {
         if (auto header = read_header(); !header) return header.error();
@@ -123,7 +127,7 @@ class GgufParser {
     }
 
  private:
-    [[nodiscard]] std::uint64_t left() const { return file_.file_.size() - offset_; }
+    [[nodiscard]] std::uint64_t left() const { return bytes_.size() - offset_; }
 
     template <class T>
     Result<T> read(std::string_view field) {
@@ -131,17 +135,17 @@ class GgufParser {
             return invalid_input(
                 fmt::format("{}: the file ends at byte {}, in the middle of it; "
                             "it is truncated, download it again",
-                            field, file_.file_.size()));
+                            field, bytes_.size()));
         }
         T value;
-        std::memcpy(&value, file_.file_.data() + offset_, sizeof(T));
+        std::memcpy(&value, bytes_.data() + offset_, sizeof(T));
         offset_ += sizeof(T);
         return value;
     }
 
     // Takes `count` bytes that are known to be there.
     std::span<const std::byte> take(std::uint64_t count) {
-        const auto bytes = file_.file_.subspan(offset_, count);
+        const auto bytes = bytes_.subspan(offset_, count);
         offset_ += count;
         return bytes;
     }
@@ -164,6 +168,7 @@ class GgufParser {
     Result<void> read_shape(GgufTensor& tensor, std::string_view field);
     Result<void> place_tensors();
 
+    const std::span<const std::byte> bytes_;
     GgufFile file_;
     std::uint64_t offset_ = 0;
     std::uint64_t value_count_ = 0;
@@ -271,7 +276,7 @@ Result<void> GgufParser::read_payload(GgufValue& value, std::string_view field) 
         if (!element) return element.error();
         text = *element;
     }
-    value.bytes = value.is_array ? file_.file_.subspan(begin, offset_ - begin)
+    value.bytes = value.is_array ? bytes_.subspan(begin, offset_ - begin)
                                  : std::as_bytes(std::span{text.data(), text.size()});
     return {};
 }
@@ -380,7 +385,7 @@ Result<void> GgufParser::place_tensors() {
                 log::escaped(tensor.name), tensor_byte_counts_[i], offset, data_bytes));
         }
         if (tensor_byte_counts_[i] == 0) continue;
-        tensor.bytes = file_.file_.subspan(offset_ + padding + offset, tensor_byte_counts_[i]);
+        tensor.bytes = bytes_.subspan(offset_ + padding + offset, tensor_byte_counts_[i]);
     }
     return {};
 }
@@ -405,7 +410,7 @@ Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
         return Error{parsed.error().kind,
                      fmt::format("{}: {}", path.string(), parsed.error().message)};
     }
-    parsed->mapping_ = std::move(*mapping);
+    parsed->mappings_.push_back(std::move(*mapping));
     return parsed;
 }
 

@@ -50,7 +50,7 @@ Matrix TensorReader::stack(const std::string& name, std::uint32_t count, std::ui
                            std::uint32_t columns) {
     const GgufTensor* tensor = take(name, {columns, rows, count, 1});
     if (tensor == nullptr) return {};
-    return {tensor->name, tensor->type, count * rows, columns, tensor->bytes, {}};
+    return {tensor->name, tensor->type, count * rows, columns, tensor->bytes, tensor->order};
 }
 
 Matrix TensorReader::norm(const std::string& name, std::uint32_t length) {

@@ -1,9 +1,13 @@
 #include "model/tokenizer_gguf.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
 #include "model/byte_level.hpp"
+#include "model/hf_folder.hpp"
+#include "model/hyperparameters.hpp"
+#include "model/tokenizer_hf.hpp"
 
 namespace troupe::model {
 
@@ -107,6 +111,9 @@ Result<> read_special_tokens(const GgufFile& file, TokenizerData& data) {
         if (!id) return id.error();
         if (*id) data.more_end_tokens.push_back(**id);
     }
+    std::vector<std::int32_t> ends;
+    if (Result<> taken = take(file.find_i32s(kEndTokensKey), ends); !taken) return taken;
+    data.more_end_tokens.insert(data.more_end_tokens.end(), ends.begin(), ends.end());
     return {};
 }
 
@@ -142,7 +149,39 @@ Result<TokenizerData> read_tokenizer_data(const GgufFile& file) {
     return data;
 }
 
+namespace {
+
+// That of a Hugging Face folder, or of a file that was made of one and kept its tokenizer.json.
+Result<std::unique_ptr<const Tokenizer>> load_hf(const GgufFile& file, std::string_view json) {
+    std::string_view config;
+    std::string_view architecture;
+    std::vector<std::int32_t> ends;
+    std::uint32_t size = 0;
+    for (Result<> taken : {take(file.find_string(kHfTokenizerConfigKey), config),
+                           take(file.find_i32s(kEndTokensKey), ends),
+                           take(file.find_string("general.architecture"), architecture)}) {
+        if (!taken) return taken.error();
+    }
+    const std::string key = std::string(architecture) + ".vocab_size";
+    if (Result<> taken = take(file.find_u32(key), size); !taken) return taken.error();
+    const HfTokenizerExtras extras{.end_tokens = ends,
+                                   .vocabulary_size = std::min(size, kVocabularyMax)};
+    Result<HfTokenizer> made = load_hf_tokenizer(json, config, {}, extras);
+    if (!made) return made.error();
+    return std::move(made->tokenizer);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<const Tokenizer>> load_tokenizer(const GgufFile& file) {
+    if (file.find("tokenizer.ggml.model") == nullptr) {
+        Result<std::optional<std::string_view>> json = file.find_string(kHfTokenizerKey);
+        if (!json) return json.error();
+        if (*json) return load_hf(file, **json);
+        return invalid_input(
+            "there is no tokenizer: neither metadata \"tokenizer.ggml.model\" nor, in a folder, "
+            "tokenizer.json");
+    }
     Result<TokenizerData> data = read_tokenizer_data(file);
     if (!data) return data.error();
     return make_tokenizer(std::move(*data));

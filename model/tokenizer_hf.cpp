@@ -35,9 +35,9 @@ class Reader {
     explicit Reader(Element root) : root_(root), model_(root["model"]) {}
 
     [[nodiscard]] Result<> read();
-    [[nodiscard]] TokenizerData take() { return std::move(data_); }
     [[nodiscard]] std::optional<TokenId> find(std::string_view piece) const;
     [[nodiscard]] TokenizerData& data() { return data_; }
+    void resize(std::size_t vocabulary_size);
 
  private:
     [[nodiscard]] std::string_view kind() const;
@@ -211,6 +211,13 @@ Result<> Reader::read_first_token(const Found& processor, int depth) {
     return {};
 }
 
+void Reader::resize(std::size_t vocabulary_size) {
+    data_.tokens.resize(vocabulary_size);
+    data_.types.resize(vocabulary_size, TokenType::unused);
+    data_.rules.resize(vocabulary_size);
+    data_.scores.resize(vocabulary_size);
+}
+
 std::optional<TokenId> Reader::find(std::string_view piece) const {
     if (piece.empty()) return std::nullopt;
     const auto found = std::find(data_.tokens.begin(), data_.tokens.end(), piece);
@@ -287,8 +294,9 @@ std::string_view find_template(const Found& found) {
 
 }  // namespace
 
-Result<HfTokenizer> load_hf_tokenizer(std::string_view tokenizer_json, std::string_view config_json,
-                                      std::string_view template_text) {
+Result<> with_hf_tokenizer_data(std::string_view tokenizer_json, std::string_view config_json,
+                                const HfTokenizerExtras& extras,
+                                const std::function<Result<>(TokenizerData&)>& use) {
     simdjson::dom::parser parser;
     Result<Element> root = parse(parser, tokenizer_json, "tokenizer.json");
     if (!root) return root.error();
@@ -300,21 +308,47 @@ Result<HfTokenizer> load_hf_tokenizer(std::string_view tokenizer_json, std::stri
         parse(config_parser, config_json.empty() ? "{}" : config_json, "tokenizer_config.json");
     if (!config) return config.error();
     TokenizerData& data = reader.data();
+    data.more_end_tokens.assign(extras.end_tokens.begin(), extras.end_tokens.end());
+    if (extras.vocabulary_size != 0) reader.resize(extras.vocabulary_size);
     if (const auto bos = reader.find(token_text((*config)["bos_token"]))) data.bos = bos;
     data.eos = reader.find(token_text((*config)["eos_token"]));
     bool add_bos = false;
     if ((*config)["add_bos_token"].get(add_bos) == simdjson::SUCCESS) {
         data.add_bos = add_bos && data.bos.has_value();
     }
+    return use(data);
+}
+
+Result<HfTokenizer> load_hf_tokenizer(std::string_view tokenizer_json, std::string_view config_json,
+                                      std::string_view template_text,
+                                      const HfTokenizerExtras& extras) {
     HfTokenizer made;
-    if (data.bos) made.bos_piece = data.tokens[static_cast<std::size_t>(*data.bos)];
-    if (data.eos) made.eos_piece = data.tokens[static_cast<std::size_t>(*data.eos)];
-    made.chat_template =
-        template_text.empty() ? find_template((*config)["chat_template"]) : template_text;
-    auto tokenizer = make_tokenizer(reader.take());
-    if (!tokenizer) return tokenizer.error();
-    made.tokenizer = std::move(*tokenizer);
+    if (template_text.empty()) {
+        Result<std::string> found = find_hf_chat_template(config_json);
+        if (!found) return found.error();
+        made.chat_template = std::move(*found);
+    } else {
+        made.chat_template = template_text;
+    }
+    const auto make = [&](TokenizerData& data) -> Result<> {
+        if (data.bos) made.bos_piece = data.tokens[static_cast<std::size_t>(*data.bos)];
+        if (data.eos) made.eos_piece = data.tokens[static_cast<std::size_t>(*data.eos)];
+        auto tokenizer = make_tokenizer(std::move(data));
+        if (!tokenizer) return tokenizer.error();
+        made.tokenizer = std::move(*tokenizer);
+        return {};
+    };
+    if (Result<> done = with_hf_tokenizer_data(tokenizer_json, config_json, extras, make); !done)
+        return done.error();
     return made;
+}
+
+Result<std::string> find_hf_chat_template(std::string_view config_json) {
+    if (config_json.empty()) return std::string();
+    simdjson::dom::parser parser;
+    Result<Element> config = parse(parser, config_json, "tokenizer_config.json");
+    if (!config) return config.error();
+    return std::string(find_template((*config)["chat_template"]));
 }
 
 }  // namespace troupe::model

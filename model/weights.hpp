@@ -11,25 +11,10 @@
 
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/row_order.hpp"
 #include "runtime/base/result.hpp"
 
 namespace troupe::model {
-
-// Row r of a matrix is row order(r) of the file: the identity, or, of each head's first `rotated`
-// rows, the two halves interleaved, so that what is rotated together lies together. Queries and
-// keys reordered alike have the same products.
-struct RowOrder {
-    std::uint32_t head_length = 0;  // 0: the identity
-    std::uint32_t rotated = 0;      // even
-
-    [[nodiscard]] constexpr std::uint32_t operator()(std::uint32_t row) const {
-        if (head_length == 0) return row;
-        const std::uint32_t i = row % head_length;
-        if (i >= rotated) return row;
-        return row - i + (i % 2 == 0 ? i / 2 : rotated / 2 + i / 2);
-    }
-    friend bool operator==(const RowOrder&, const RowOrder&) = default;
-};
 
 // That of a model's queries and keys.
 [[nodiscard]] RowOrder row_order(const Hyperparameters& hyperparameters);

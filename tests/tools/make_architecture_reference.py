@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/data/architectures/*.json: what transformers answers for tiny random models.
+"""Makes tests/data/architectures/*.json: what transformers answers for tiny random models, and
+tests/data/hugging_face/*: the same models as transformers saves them, in float16.
 
     python3 -m venv env && env/bin/pip install torch "transformers==5.24.0"
     env/bin/python tests/tools/make_architecture_reference.py
@@ -155,7 +156,15 @@ class Model:
             "tensors": self.tensors, "tokens": tokens,
             "scores": [[float(f"{x:.7g}") for x in row] for row in scores],
         }  # fmt: skip
-        (folder / f"{self.name}.json").write_text(json.dumps(out) + "\n")
+        (folder / "architectures" / f"{self.name}.json").write_text(json.dumps(out) + "\n")
+
+    def save(self, folder):
+        """Where the weights are another model's, too, only config.json stays."""
+        saved = folder / "hugging_face" / self.name
+        self.model.half().save_pretrained(saved)
+        (saved / "generation_config.json").unlink(missing_ok=True)
+        if self.name in ("llama-linear", "mistral"):
+            (saved / "model.safetensors").unlink()
 
 
 PRE = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
@@ -243,10 +252,11 @@ def models():
 
 
 def main():
-    folder = pathlib.Path(__file__).parents[1] / "data" / "architectures"
-    folder.mkdir(exist_ok=True)
+    folder = pathlib.Path(__file__).parents[1] / "data"
+    (folder / "architectures").mkdir(exist_ok=True)
     for model in models():
         model.write(folder)
+        model.save(folder)
 
 
 if __name__ == "__main__":

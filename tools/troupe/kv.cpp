@@ -11,6 +11,7 @@
 #include "cpu/kernels/kv_layout.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/model_file.hpp"
 #include "tools/troupe/command.hpp"
 
 namespace troupe::tools {
@@ -46,7 +47,7 @@ Result<void> read_shape(KvFlags& flags) {
     }
     if (flags.model == "toy")
         return invalid_input("the toy has no layers: give a GGUF file, or --layers and the like");
-    const auto file = model::GgufFile::open(flags.model);
+    const auto file = model::open_model(flags.model);
     if (!file) return Error{ErrorKind::io, file.error().message};
     const auto h = model::read_hyperparameters(*file);
     if (!h) return h.error();

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "cpu/cpu_backend.hpp"
 #include "gpu/cuda_backend.hpp"
 #include "model/drafting_backend.hpp"
+#include "model/model_file.hpp"
 #include "model/tokenizer_gguf.hpp"
 #include "model/toy_backend.hpp"
 #include "model/toy_model.hpp"
@@ -47,10 +47,10 @@ Result<LoadedModel> load_toy() {
     return loaded;
 }
 
-Result<LoadedModel> load_gguf(const std::string& path) {
+Result<LoadedModel> load_file(const std::string& path) {
     LoadedModel loaded;
-    loaded.id = std::filesystem::path(path).stem().string();
-    auto file = model::GgufFile::open(path);
+    loaded.id = model::model_name(path);
+    auto file = model::open_model(path);
     if (!file) return file.error();
     loaded.file = std::make_unique<model::GgufFile>(std::move(*file));
     auto tokenizer = model::load_tokenizer(*loaded.file);
@@ -157,7 +157,9 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
     const auto add = [&](const char* name, auto& value, const char* what) {
         return command.add(name, value, what).group(group).shows_default();
     };
-    add("--model,-m", flags.model, "a GGUF file, or toy: a built-in model of ten words").required();
+    add("--model,-m", flags.model,
+        "a GGUF file, a Hugging Face folder, or toy: a built-in model of ten words")
+        .required();
     add("--backend", flags.backend, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
     add("--threads", flags.threads, "compute threads; 0: one a core").within(0, 1024);
     add("--arithmetic", flags.arithmetic,
@@ -183,7 +185,7 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
 }
 
 Result<LoadedModel> load_model(const std::string& path) {
-    return path == "toy" ? load_toy() : load_gguf(path);
+    return path == "toy" ? load_toy() : load_file(path);
 }
 
 Result<void> load_draft_model(LoadedModel& loaded, const std::string& path) {

@@ -18,7 +18,7 @@ struct LoadedModel {
     std::unique_ptr<model::GgufFile> file;  // null for the toy; the backend reads it
     std::unique_ptr<const model::Tokenizer> tokenizer;
     std::unique_ptr<const model::ChatTemplate> chat_template;
-    std::string id;                      // the file's stem
+    std::string id;                      // model::model_name()
     std::unique_ptr<LoadedModel> draft;  // proposes tokens, see load_draft_model
 };
 

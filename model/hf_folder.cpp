@@ -1,0 +1,198 @@
+#include "model/hf_folder.hpp"
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "model/gguf_builder.hpp"
+#include "model/hf_config.hpp"
+#include "model/hf_json.hpp"
+#include "model/hf_tensors.hpp"
+#include "model/mapped_file.hpp"
+#include "model/model_file.hpp"
+#include "model/safetensors.hpp"
+#include "model/tokenizer_hf.hpp"
+#include "runtime/base/log.hpp"
+
+namespace troupe::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Error in_file(const fs::path& path, const Error& error) {
+    return Error{error.kind, fmt::format("{}: {}", path.string(), error.message)};
+}
+
+// The text of a file that need not be there: empty where it is not.
+Result<std::string> read_text(const fs::path& path) {
+    auto mapped = MappedFile::open(path);
+    if (mapped) return std::string(as_text(mapped->bytes()));
+    if (mapped.error().kind == ErrorKind::not_found) return std::string();
+    return mapped.error();
+}
+
+// Tensors by part: which file has which. One unnamed set for a folder without an index.
+using WeightMap = std::map<std::string, std::set<std::string>>;
+
+Result<WeightMap> read_index(std::string_view json) {
+    simdjson::dom::parser parser;
+    simdjson::dom::object map;
+    if (parser.parse(json.data(), json.size())["weight_map"].get(map) != simdjson::SUCCESS)
+        return invalid_input("it has no \"weight_map\"");
+    WeightMap out;
+    for (const auto field : map) {
+        std::string_view file;
+        const bool is_text = field.value.get(file) == simdjson::SUCCESS;
+        if (!is_text || file.empty() || file.find('/') != file.npos || file == "..") {
+            return invalid_input(fmt::format("the file of tensor \"{}\" is no name of a file",
+                                             log::escaped(field.key)));
+        }
+        out[std::string(file)].emplace(field.key);
+    }
+    return out;
+}
+
+// Opens one folder, file by file.
+class Folder {
+ public:
+    explicit Folder(const fs::path& path) : path_(path) {}
+
+    [[nodiscard]] Result<GgufFile> open();
+
+ private:
+    [[nodiscard]] Result<> read_config();
+    [[nodiscard]] Result<> read_tokenizer();
+    [[nodiscard]] Result<> read_end_tokens();
+    [[nodiscard]] Result<> read_weights();
+    // Its tensors, but only those named; all, where none are.
+    [[nodiscard]] Result<> read_part(const std::string& name, const std::set<std::string>& wanted);
+
+    const fs::path& path_;
+    GgufBuilder out_;
+    HfModelShape shape_;
+    std::string config_;
+    std::vector<SafeTensor> tensors_;
+};
+
+Result<> Folder::read_config() {
+    const fs::path path = path_ / "config.json";
+    auto mapped = MappedFile::open(path);
+    if (!mapped) return mapped.error();
+    config_ = as_text(mapped->bytes());
+    auto shape = read_hf_config(config_, out_);
+    if (!shape)
+        return Error{shape.error().kind,
+                     fmt::format("{}: {}", path_.string(), shape.error().message)};
+    shape_ = std::move(*shape);
+    out_.set_string("general.name", model_name(path_));
+    return {};
+}
+
+Result<> Folder::read_tokenizer() {
+    auto tokenizer = read_text(path_ / "tokenizer.json");
+    if (!tokenizer) return tokenizer.error();
+    auto config = read_text(path_ / "tokenizer_config.json");
+    if (!config) return config.error();
+    auto chat_template = read_text(path_ / "chat_template.jinja");
+    if (!chat_template) return chat_template.error();
+    if (chat_template->empty()) {
+        auto found = find_hf_chat_template(*config);
+        if (!found) return in_file(path_, found.error());
+        *chat_template = std::move(*found);
+    }
+    if (!tokenizer->empty()) out_.set_string(kHfTokenizerKey, *tokenizer);
+    if (!config->empty()) out_.set_string(kHfTokenizerConfigKey, *config);
+    if (!chat_template->empty()) out_.set_string("tokenizer.chat_template", *chat_template);
+    return read_end_tokens();
+}
+
+// generation_config.json goes before config.json: one id or a list of them.
+Result<> Folder::read_end_tokens() {
+    auto generation = read_text(path_ / "generation_config.json");
+    if (!generation) return generation.error();
+    for (const std::string* json : {&*generation, &config_}) {
+        simdjson::dom::parser parser;
+        const auto found = parser.parse(json->empty() ? std::string_view("{}") : *json);
+        std::vector<std::int32_t> ids;
+        simdjson::dom::array list;
+        std::int64_t one = -1;
+        if (found["eos_token_id"].get(one) == simdjson::SUCCESS) {
+            ids.push_back(static_cast<std::int32_t>(one));
+        } else if (found["eos_token_id"].get(list) == simdjson::SUCCESS) {
+            for (const simdjson::dom::element id : list)
+                ids.push_back(id.get(one) == simdjson::SUCCESS ? static_cast<std::int32_t>(one)
+                                                               : -1);
+        }
+        if (ids.empty()) continue;
+        out_.set_i32s(kEndTokensKey, ids);
+        return {};
+    }
+    return {};
+}
+
+Result<> Folder::read_part(const std::string& name, const std::set<std::string>& wanted) {
+    const fs::path path = path_ / name;
+    auto mapped = MappedFile::open(path);
+    if (!mapped) return mapped.error();
+    auto tensors = parse_safetensors(out_.keep(std::move(*mapped)));
+    if (!tensors) return in_file(path, tensors.error());
+    std::size_t found = 0;
+    for (SafeTensor& tensor : *tensors) {
+        if (!wanted.empty() && !wanted.contains(tensor.name)) continue;
+        ++found;
+        tensors_.push_back(std::move(tensor));
+    }
+    if (found >= wanted.size()) return {};
+    for (const std::string& one : wanted) {
+        const bool is_there =
+            std::any_of(tensors_.end() - static_cast<std::ptrdiff_t>(found), tensors_.end(),
+                        [&](const SafeTensor& tensor) { return tensor.name == one; });
+        if (!is_there)
+            return in_file(
+                path, invalid_input(fmt::format("the index wants tensor \"{}\" here, and it is not",
+                                                log::escaped(one))));
+    }
+    return {};
+}
+
+Result<> Folder::read_weights() {
+    const fs::path index_path = path_ / "model.safetensors.index.json";
+    auto index = read_text(index_path);
+    if (!index) return index.error();
+    WeightMap parts{{"model.safetensors", {}}};
+    if (!index->empty()) {
+        auto read = read_index(*index);
+        if (!read) return in_file(index_path, read.error());
+        parts = std::move(*read);
+    }
+    for (const auto& [name, wanted] : parts)
+        if (auto read = read_part(name, wanted); !read) return read;
+    auto added = add_hf_tensors(tensors_, shape_, out_);
+    return added ? added : in_file(path_, added.error());
+}
+
+Result<GgufFile> Folder::open() {
+    for (auto step : {&Folder::read_config, &Folder::read_tokenizer, &Folder::read_weights})
+        if (auto done = (this->*step)(); !done) return done.error();
+    return out_.finish();
+}
+
+}  // namespace
+
+Result<GgufFile> open_hf_folder(const std::filesystem::path& folder) {
+    return Folder(folder).open();
+}
+
+}  // namespace troupe::model

@@ -1,0 +1,159 @@
+// Folders of every architecture, as transformers saved them, against its scores and against the
+// same model as a GGUF, bit for bit; in parts, in other types, damaged.
+#include <cmath>
+
+#include "model/hf_folder.hpp"
+#include "model/safetensors.hpp"
+#include "tests/cpu/architecture_models.hpp"
+#include "tests/cpu/backend_fixture.hpp"
+#include "tests/cpu/engine_driver.hpp"
+#include "tests/support/model_folder.hpp"
+
+namespace troupe::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
+
+fs::path folder_of(const std::string& name) {
+    return test_data("hugging_face") / name;
+}
+
+// Models that differ in their config.json alone share the weights.
+fs::path weights_of(const std::string& name) {
+    const bool is_llama = name == "llama-linear" || name == "mistral";
+    return folder_of(is_llama ? "llama" : name) / "model.safetensors";
+}
+
+std::vector<float> scores_of(const model::GgufFile& file, const boost::json::value& reference) {
+    cpu::CpuOptions options;
+    options.threads = 2;
+    options.arithmetic = cpu::Arithmetic::float32;
+    options.kv_pages = 64;
+    options.slots_max = 8;
+    options.tokens_per_step_max = 64;
+    const auto backend = make_backend(file, options);
+    EngineDriver engine(*backend);
+    engine.open(0);
+    const auto count = static_cast<std::uint32_t>(reference.at("scores").as_array().size());
+    return engine.prefill(0, to_vector<model::TokenId>(reference.at("tokens")), count, 0);
+}
+
+// The largest difference to transformers' scores, by the largest of those.
+double distance(const std::vector<float>& got, const boost::json::value& reference) {
+    double largest = 0, furthest = 0;
+    std::size_t at = 0;
+    for (const auto& row : reference.at("scores").as_array()) {
+        for (const float expected : to_vector<float>(row)) {
+            largest = std::max(largest, std::abs(double{expected}));
+            furthest = std::max(furthest, std::abs(double{expected} - got.at(at++)));
+        }
+    }
+    return furthest / largest;
+}
+
+model::GgufFile open_folder(const fs::path& path) {
+    auto file = model::open_hf_folder(path);
+    if (!file) FAIL(file.error().message);
+    return std::move(*file);
+}
+
+// The llama in two parts, with an index.
+struct SplitLlama {
+    TemporaryFolder folder;
+    std::string index = R"({"weight_map":{)";
+
+    SplitLlama() {
+        folder.copy(folder_of("llama") / "config.json");
+        const auto file = model::MappedFile::open(weights_of("llama"));
+        const auto tensors = model::parse_safetensors(file->bytes()).value();
+        for (const bool first : {true, false}) {
+            const std::string name = first ? "a.safetensors" : "b.safetensors";
+            SafetensorsWriter part;
+            for (std::size_t i = first ? 0 : 1; i < tensors.size(); i += 2) {
+                part.tensor(tensors[i].name, "F16", tensors[i].shape, tensors[i].bytes);
+                index += '"' + tensors[i].name + R"(":")" + name + R"(",)";
+            }
+            folder.write(name, part.bytes());
+        }
+        index.back() = '}';
+        write_index(index);
+    }
+    void write_index(const std::string& text) const {
+        folder.write("model.safetensors.index.json", text + "}");
+    }
+    [[nodiscard]] std::string refusal() const {
+        const auto file = model::open_hf_folder(folder.path());
+        return file ? "(accepted)" : file.error().message;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("A folder's scores are those of transformers, and its GGUF's bit for bit",
+          "[cpu][hf_folder]") {
+    for (const char* name : kArchitectureModels) {
+        CAPTURE(name);
+        const TemporaryFolder folder;
+        folder.copy(folder_of(name) / "config.json");
+        folder.copy(weights_of(name));
+        const auto reference = read_architecture(name);
+        const auto got = scores_of(open_folder(folder.path()), reference);
+        CHECK(distance(got, reference) <= 2e-5);
+        const auto bytes = architecture_gguf(reference, model::TensorType::f16);
+        CHECK(got == scores_of(model::GgufFile::parse(bytes).value(), reference));
+    }
+}
+
+TEST_CASE("A folder's types make no difference where they hold the same numbers",
+          "[cpu][hf_folder]") {
+    const auto reference = read_architecture("llama");
+    const auto expected = scores_of(open_folder(folder_of("llama")), reference);
+    const auto file = model::MappedFile::open(weights_of("llama"));
+    for (const std::string type : {"F32", "BF16"}) {
+        CAPTURE(type);
+        SafetensorsWriter out;
+        for (const auto& tensor : model::parse_safetensors(file->bytes()).value()) {
+            std::vector<float> numbers(tensor.bytes.size() / 2);
+            model::dequantise(tensor.type, tensor.bytes, numbers);
+            std::vector<std::uint16_t> brief;
+            for (const float number : numbers)
+                brief.push_back(model::float_to_bfloat16(number));
+            // Norms have more digits than bfloat16 holds.
+            const bool whole = type == "F32" || tensor.shape.size() == 1;
+            out.tensor(tensor.name, whole ? "F32" : "BF16", tensor.shape,
+                       whole ? std::as_bytes(std::span(numbers)) : std::as_bytes(std::span(brief)));
+        }
+        const TemporaryFolder folder;
+        folder.copy(folder_of("llama") / "config.json");
+        folder.write("model.safetensors", out.bytes());
+        CHECK(scores_of(open_folder(folder.path()), reference) == expected);
+    }
+}
+
+TEST_CASE("A folder in parts is the same model", "[cpu][hf_folder]") {
+    const SplitLlama llama;
+    const auto reference = read_architecture("llama");
+    CHECK(scores_of(open_folder(llama.folder.path()), reference) ==
+          scores_of(open_folder(folder_of("llama")), reference));
+}
+
+TEST_CASE("Parts that are missing or wrong are named", "[cpu][hf_folder]") {
+    const SplitLlama llama;
+    llama.write_index(llama.index.substr(0, llama.index.size() - 1) + R"(,"x":"a.safetensors"})");
+    CHECK_THAT(llama.refusal(),
+               EndsWith("a.safetensors: the index wants tensor \"x\" here, and it is not"));
+    llama.write_index(R"({"weight_map":{"x":"../a.safetensors"})");
+    CHECK_THAT(llama.refusal(), EndsWith("the file of tensor \"x\" is no name of a file"));
+    llama.write_index("{");
+    CHECK_THAT(llama.refusal(), EndsWith("index.json: it has no \"weight_map\""));
+    llama.write_index(llama.index);
+    CHECK(llama.refusal() == "(accepted)");
+    fs::remove(llama.folder.path() / "b.safetensors");
+    CHECK_THAT(llama.refusal(), Contains("cannot open") && Contains("b.safetensors"));
+    fs::remove(llama.folder.path() / "config.json");
+    CHECK_THAT(llama.refusal(), Contains("cannot open") && Contains("config.json"));
+}
+
+}  // namespace troupe::test
