@@ -1,16 +1,21 @@
-// troupe inspect: what a model file holds.
+// troupe inspect: what a model holds, whether it can run, and what it would take.
 #include <fmt/format.h>
 
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "model/gguf.hpp"
-#include "model/hyperparameters.hpp"
+#include "model/model_file.hpp"
 #include "runtime/base/log.hpp"
 #include "tools/troupe/command.hpp"
+#include "tools/troupe/model_report.hpp"
 
 namespace troupe::tools {
 namespace {
@@ -21,6 +26,8 @@ struct InspectFlags {
     std::string path;
     bool as_json = false;
     bool tensors = false;
+    std::uint64_t users = 1;
+    std::uint64_t context = 0;
 };
 
 std::string shape_of(const model::GgufTensor& tensor) {
@@ -43,60 +50,70 @@ std::string value_text(const model::GgufFile& file, const model::GgufValue& valu
     return fmt::format("({})", to_string(value.type));
 }
 
-struct Totals {
-    std::uint64_t parameters = 0;
-    std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> by_type;  // tensors, bytes
-};
-
-Totals totals_of(const model::GgufFile& file) {
-    Totals totals;
-    for (const auto& tensor : file.tensors()) {
-        totals.parameters += tensor.element_count();
-        auto& [count, bytes] = totals.by_type[std::string(to_string(tensor.type))];
-        ++count;
-        bytes += tensor.bytes.size();
-    }
-    return totals;
-}
-
-void print_json(const model::GgufFile& file, const Totals& totals) {
-    json::object metadata, types;
+json::object as_json(const model::GgufFile& file, const ModelReport& report) {
+    json::object metadata, types, special;
     for (const auto& value : file.values())
         metadata[value.key] = value_text(file, value);
-    for (const auto& [type, sums] : totals.by_type)
-        types[type] = {{"tensors", sums.first}, {"bytes", sums.second}};
-    const auto architecture = file.find_string("general.architecture");
-    json::object out{
-        {"gguf_version", file.version()},
-        {"file_bytes", file.size_bytes()},
-        {"architecture", architecture && *architecture ? std::string(**architecture) : ""},
-        {"parameters", totals.parameters},
-        {"tensors", file.tensors().size()},
-        {"types", std::move(types)},
-        {"metadata", std::move(metadata)}};
-    if (const auto h = model::read_hyperparameters(file)) {
-        out["loads"] = true;
-        out["kv_bytes_per_token_16bit"] = 2ULL * h->block_count * h->kv_length() * 2;
-    } else {
-        out["loads"] = false;
-        out["why_not"] = h.error().message;
+    for (const auto& [type, sums] : report.by_type)
+        types[type] = {{"tensors", sums.tensors},
+                       {"parameters", sums.parameters},
+                       {"bytes", sums.bytes},
+                       {"bits_per_weight", sums.bits_per_weight()}};
+    for (const auto& [role, piece] : report.special_tokens)
+        special[role] = piece;
+    json::object out{{"gguf_version", file.version()},
+                     {"file_bytes", file.size_bytes()},
+                     {"architecture", report.architecture},
+                     {"parameters", report.total.parameters},
+                     {"bits_per_weight", report.total.bits_per_weight()},
+                     {"tensors", file.tensors().size()},
+                     {"types", std::move(types)},
+                     {"special_tokens", std::move(special)},
+                     {"has_chat_template", report.has_chat_template},
+                     {"warnings", json::array(report.warnings.begin(), report.warnings.end())},
+                     {"loads", !report.why_not.has_value()}};
+    if (report.why_not) out["why_not"] = *report.why_not;
+    if (report.memory) {
+        out["kv_bytes_per_token_16bit"] = report.memory->kv_bytes_per_token;
+        out["memory"] = {{"users", report.memory->users},
+                         {"context", report.memory->context},
+                         {"weight_bytes", report.memory->weight_bytes},
+                         {"kv_bytes", report.memory->kv_bytes}};
     }
-    std::printf("%s\n", json::serialize(out).c_str());
+    out["metadata"] = std::move(metadata);
+    return out;
 }
 
-void print_text(const model::GgufFile& file, const Totals& totals, bool tensors) {
-    fmt::print("GGUF version {}, {:.1f} MB, {} tensors, {:.1f} M parameters\n", file.version(),
-               static_cast<double>(file.size_bytes()) / 1e6, file.tensors().size(),
-               static_cast<double>(totals.parameters) / 1e6);
-    for (const auto& [type, sums] : totals.by_type)
-        fmt::print("  {:<6} {:>5} tensors {:>10.1f} MB\n", type, sums.first,
-                   static_cast<double>(sums.second) / 1e6);
-    if (const auto h = model::read_hyperparameters(file))
+void print_summary(const model::GgufFile& file, const ModelReport& report) {
+    constexpr double million = 1e6;
+    fmt::print("{}: {}, {:.1f} M parameters, {:.1f} MB, {:.2f} bits per weight\n", report.name,
+               report.architecture, static_cast<double>(report.total.parameters) / million,
+               static_cast<double>(file.size_bytes()) / million, report.total.bits_per_weight());
+    for (const auto& [type, sums] : report.by_type)
+        fmt::print("  {:<6} {:>5} tensors {:>10.1f} M {:>10.1f} MB {:>7.2f} bits\n", type,
+                   sums.tensors, static_cast<double>(sums.parameters) / million,
+                   static_cast<double>(sums.bytes) / million, sums.bits_per_weight());
+    if (report.sizes) {
+        const model::Hyperparameters& h = *report.sizes;
         fmt::print("{} layers, width {}, {} query and {} key/value heads of {}, context {}\n",
-                   h->block_count, h->embedding_length, h->head_count, h->head_count_kv,
-                   h->head_length, h->context_length);
-    else
-        fmt::print("troupe cannot run it: {}\n", h.error().message);
+                   h.block_count, h.embedding_length, h.head_count, h.head_count_kv, h.head_length,
+                   h.context_length);
+    }
+    for (const auto& [role, piece] : report.special_tokens)
+        fmt::print("  {:<6} {}\n", role, piece);
+    if (report.memory) {
+        fmt::print("{} users of {} tokens: {:.1f} MB of weights, {:.1f} MB of keys and values\n",
+                   report.memory->users, report.memory->context,
+                   static_cast<double>(report.memory->weight_bytes) / million,
+                   static_cast<double>(report.memory->kv_bytes) / million);
+    }
+    if (report.why_not) fmt::print("troupe cannot run it: {}\n", *report.why_not);
+    for (const std::string& warning : report.warnings)
+        fmt::print("note: {}\n", warning);
+}
+
+void print_text(const model::GgufFile& file, const ModelReport& report, bool tensors) {
+    print_summary(file, report);
     fmt::print("\n");
     for (const auto& value : file.values())
         fmt::print("{:<42} {}\n", value.key, value_text(file, value));
@@ -107,24 +124,28 @@ void print_text(const model::GgufFile& file, const Totals& totals, bool tensors)
 }
 
 int inspect(const InspectFlags& flags) {
-    const auto file = model::GgufFile::open(flags.path);
+    const auto file = model::open_model(flags.path);
     if (!file) return report(Error{ErrorKind::io, file.error().message});
-    const Totals totals = totals_of(*file);
+    const ModelReport found =
+        describe_model(*file, model::model_name(flags.path), flags.users, flags.context);
     if (flags.as_json)
-        print_json(*file, totals);
+        std::printf("%s\n", json::serialize(as_json(*file, found)).c_str());
     else
-        print_text(*file, totals, flags.tensors);
+        print_text(*file, found, flags.tensors);
     return exit_ok;
 }
 
 }  // namespace
 
 void add_inspect(Command& app, Run& run) {
-    auto command = app.add_subcommand("inspect", "Show what a model file holds");
+    auto command = app.add_subcommand("inspect", "Show what a model holds and what it would take");
     const auto flags = std::make_shared<InspectFlags>();
-    command.add("MODEL,--model", flags->path, "a GGUF file").required();
+    command.add("MODEL,--model", flags->path, "a GGUF file or a Hugging Face folder").required();
     command.add_switch("--json", flags->as_json, "print one JSON object");
     command.add_switch("--tensors", flags->tensors, "list every tensor");
+    command.add("--users", flags->users, "memory for so many at once").within(1, 1'000'000);
+    command.add("--context", flags->context, "of so many tokens each; 0: all the model allows")
+        .within(0, 1 << 27);
     command.when_chosen([flags, &run] { run = [flags] { return inspect(*flags); }; });
 }
 
