@@ -1,0 +1,10 @@
+// Any bytes as a safetensors file, and its tensors as a model's: refused or read, never a fault.
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/model/model_play.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    troupe::test::play_safetensors({reinterpret_cast<const char*>(data), size});
+    return 0;
+}
