@@ -102,7 +102,7 @@ void print_summary(const model::GgufFile& file, const ModelReport& report) {
     for (const auto& [role, piece] : report.special_tokens)
         fmt::print("  {:<6} {}\n", role, piece);
     if (report.memory) {
-        fmt::print("{} users of {} tokens: {:.1f} MB of weights, {:.1f} MB of keys and values\n",
+        fmt::print("memory for {} x {} tokens: weights {:.1f} MB, keys and values {:.1f} MB\n",
                    report.memory->users, report.memory->context,
                    static_cast<double>(report.memory->weight_bytes) / million,
                    static_cast<double>(report.memory->kv_bytes) / million);
