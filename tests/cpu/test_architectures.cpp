@@ -73,6 +73,34 @@ std::vector<std::byte> as_q8_0(const boost::json::value& reference) {
     return out.bytes();
 }
 
+// The promises of one model, with its cache in one form.
+void check_invariance(const TinyModel& tiny, cpu::KvType kv_type) {
+    cpu::CpuOptions options = tiny_options(cpu::Arithmetic::native);
+    options.kv_type = kv_type;
+    const auto alone = scores_of(tiny, options, 1, 0);
+    CHECK(scores_of(tiny, options, 1, 7) == alone);
+    for (const cpu::Kernels* kernels : cpu::available_kernels()) {
+        CAPTURE(kernels->name);
+        options.instruction_set = kernels->name;
+        options.threads = options.threads == 1 ? 3 : 1;
+        CHECK(scores_of(tiny, options, 1, 11) == alone);
+    }
+
+    const auto backend = make_backend(tiny.file, options);
+    EngineDriver engine(*backend);
+    engine.shuffle_pages(3);
+    for (model::SlotId slot = 0; slot < 3; ++slot)
+        engine.open(slot);
+    const std::span prompt(tiny.tokens);
+    engine.add(0, prompt.subspan(0, 30));
+    engine.add(1, prompt.subspan(5, 9));
+    engine.run();
+    engine.add(2, prompt.subspan(9, 17));
+    engine.add(1, prompt.subspan(14, 1));
+    engine.add(0, prompt.subspan(30), 0, 1);
+    CHECK(engine.run().logits == alone);
+}
+
 }  // namespace
 
 TEST_CASE("Tiny models of each architecture have the scores that transformers gives them",
@@ -101,33 +129,13 @@ TEST_CASE("Tiny models of each architecture have the scores that transformers gi
 TEST_CASE("No architecture's scores depend on batch, cut, threads or instruction set",
           "[cpu][architectures]") {
     for (const char* name : kArchitectureModels) {
-        CAPTURE(name);
         TinyModel tiny(name, TensorType::f32);
         const auto bytes = as_q8_0(tiny.reference);
         tiny.file = model::GgufFile::parse(bytes).value();
-        cpu::CpuOptions options = tiny_options(cpu::Arithmetic::native);
-        const auto alone = scores_of(tiny, options, 1, 0);
-        CHECK(scores_of(tiny, options, 1, 7) == alone);
-        for (const cpu::Kernels* kernels : cpu::available_kernels()) {
-            CAPTURE(kernels->name);
-            options.instruction_set = kernels->name;
-            options.threads = options.threads == 1 ? 3 : 1;
-            CHECK(scores_of(tiny, options, 1, 11) == alone);
+        for (const cpu::KvType kv_type : {cpu::KvType::f16, cpu::KvType::int8}) {
+            CAPTURE(name, to_string(kv_type));
+            check_invariance(tiny, kv_type);
         }
-
-        const auto backend = make_backend(tiny.file, options);
-        EngineDriver engine(*backend);
-        engine.shuffle_pages(3);
-        for (model::SlotId slot = 0; slot < 3; ++slot)
-            engine.open(slot);
-        const std::span prompt(tiny.tokens);
-        engine.add(0, prompt.subspan(0, 30));
-        engine.add(1, prompt.subspan(5, 9));
-        engine.run();
-        engine.add(2, prompt.subspan(9, 17));
-        engine.add(1, prompt.subspan(14, 1));
-        engine.add(0, prompt.subspan(30), 0, 1);
-        CHECK(engine.run().logits == alone);
     }
 }
 
