@@ -1,6 +1,9 @@
 // Folders of every architecture, as transformers saved them, against its scores and against the
 // same model as a GGUF, bit for bit; in parts, in other types, damaged.
 #include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
 
 #include "model/hf_folder.hpp"
 #include "model/safetensors.hpp"
@@ -89,6 +92,33 @@ struct SplitLlama {
     }
 };
 
+// A matrix of drawn 4-bit numbers: as GPTQ stores it, and its values.
+struct DrawnMatrix {
+    std::vector<std::uint32_t> weights, zeros;  // [columns / 8][rows], [rows / 8]
+    std::vector<std::uint16_t> scales;          // [rows]
+    std::vector<float> values;                  // [rows][columns]
+
+    DrawnMatrix(std::uint64_t rows, std::uint64_t columns, std::mt19937& random)
+        : weights(columns / 8 * rows), zeros(rows / 8), values(rows * columns) {
+        for (std::uint64_t row = 0; row < rows; ++row) {
+            const int zero = 1 + static_cast<int>(random() % 15);
+            zeros[row / 8] |= static_cast<std::uint32_t>(zero - 1) << (4 * (row % 8));
+            scales.push_back(model::float_to_half(static_cast<float>(1 + random() % 20) / 500));
+            for (std::uint64_t column = 0; column < columns; ++column) {
+                const std::uint32_t quant = random() % 16;
+                weights[column / 8 * rows + row] |= quant << (4 * (column % 8));
+                values[row * columns + column] = model::half_to_float(scales.back()) *
+                                                 static_cast<float>(static_cast<int>(quant) - zero);
+            }
+        }
+    }
+};
+
+std::string file_text(const fs::path& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
 }  // namespace
 
 TEST_CASE("A folder's scores are those of transformers, and its GGUF's bit for bit",
@@ -130,6 +160,40 @@ TEST_CASE("A folder's types make no difference where they hold the same numbers"
         folder.write("model.safetensors", out.bytes());
         CHECK(scores_of(open_folder(folder.path()), reference) == expected);
     }
+}
+
+TEST_CASE("A folder of GPTQ weights has the scores of the numbers that they stand for",
+          "[cpu][hf_folder]") {
+    const auto file = model::MappedFile::open(weights_of("llama"));
+    SafetensorsWriter packed, plain;
+    std::mt19937 random(3);
+    for (const auto& tensor : model::parse_safetensors(file->bytes()).value()) {
+        const std::size_t end = tensor.name.find("_proj.weight");
+        if (end == std::string::npos) {
+            packed.tensor(tensor.name, "F16", tensor.shape, tensor.bytes);
+            plain.tensor(tensor.name, "F16", tensor.shape, tensor.bytes);
+            continue;
+        }
+        const std::uint64_t rows = tensor.shape[0], columns = tensor.shape[1];
+        const DrawnMatrix drawn(rows, columns, random);
+        const std::string base = tensor.name.substr(0, end) + "_proj.";
+        packed.tensor(base + "qweight", "I32", {columns / 8, rows},
+                      std::as_bytes(std::span(drawn.weights)));
+        packed.tensor(base + "qzeros", "I32", {1, rows / 8}, std::as_bytes(std::span(drawn.zeros)));
+        packed.tensor(base + "scales", "F16", {1, rows}, std::as_bytes(std::span(drawn.scales)));
+        plain.tensor(tensor.name, "F32", tensor.shape, std::as_bytes(std::span(drawn.values)));
+    }
+    const std::string config = file_text(folder_of("llama") / "config.json");
+    const TemporaryFolder quantised, whole;
+    quantised.write("config.json", R"({"quantization_config":{"quant_method":"gptq","bits":4},)" +
+                                       config.substr(config.find('{') + 1));
+    quantised.write("model.safetensors", packed.bytes());
+    whole.write("config.json", config);
+    whole.write("model.safetensors", plain.bytes());
+    const auto model = open_folder(quantised.path());
+    CHECK(model.find_tensor("blk.0.attn_q.weight")->type == model::TensorType::q8_0);
+    const auto reference = read_architecture("llama");
+    CHECK(scores_of(model, reference) == scores_of(open_folder(whole.path()), reference));
 }
 
 TEST_CASE("A folder in parts is the same model", "[cpu][hf_folder]") {
