@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 #include "model/gguf.hpp"
 #include "runtime/base/result.hpp"

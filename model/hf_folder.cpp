@@ -5,16 +5,14 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
+#include <span>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "model/gguf_builder.hpp"
 #include "model/hf_config.hpp"
-#include "model/hf_json.hpp"
 #include "model/hf_tensors.hpp"
 #include "model/mapped_file.hpp"
 #include "model/model_file.hpp"

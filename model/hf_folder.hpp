@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "model/gguf.hpp"
 #include "runtime/base/result.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>

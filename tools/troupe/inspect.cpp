@@ -5,7 +5,6 @@
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <initializer_list>
-#include <memory>
+#include <string>
 
 #include "cpu/weight_blocks.hpp"
 #include "model/chat_template.hpp"
