@@ -16,6 +16,14 @@ namespace troupe::gateway {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
+namespace {
+
+constexpr std::chrono::milliseconds kSweepPause{50};
+constexpr std::size_t kSweepsASecond = 20;
+constexpr std::size_t kSweptAtOnce = 200;
+
+}  // namespace
+
 class Server::Impl {
  public:
     Impl(runtime::Lane& io, ServerSettings settings)
@@ -84,15 +92,36 @@ class Server::Impl {
         }
     }
 
+    // Every connection is looked at once a second; of many some at a time, so that no stream waits
+    // for the look at all of them.
     asio::awaitable<void> sweep_loop() {
         while (!stopped_) {
-            sweep_timer_.expires_after(context_.draining ? std::chrono::milliseconds(50)
-                                                         : std::chrono::milliseconds(1000));
+            const bool often = context_.draining || context_.connections.size() > kSweptAtOnce;
+            sweep_timer_.expires_after(often ? kSweepPause : std::chrono::milliseconds(1000));
             co_await sweep_timer_.async_wait(as_tuple_awaitable);
             const auto now = io_.now();
+            if (!context_.draining) {
+                sweep_some(now);
+                continue;
+            }
             for_each_connection([&](Connection& c) { c.tick(now); });
             if (serving_) serving_->hub.tick(now);
             tell_if_drained();
+        }
+    }
+
+    void sweep_some(runtime::TimePoint now) {
+        if (to_sweep_.empty()) {
+            for (const auto& entry : context_.connections)
+                to_sweep_.push_back(entry.second);
+            const std::size_t count = to_sweep_.size();
+            swept_at_once_ = count > kSweptAtOnce ? count / kSweepsASecond + 1 : count;
+            if (serving_) serving_->hub.tick(now);
+        }
+        for (std::size_t left = swept_at_once_; left > 0 && !to_sweep_.empty(); --left) {
+            const auto connection = to_sweep_.back().lock();
+            to_sweep_.pop_back();
+            if (connection) connection->tick(now);
         }
     }
 
@@ -121,6 +150,8 @@ class Server::Impl {
     tcp::endpoint local_;
     asio::steady_timer sweep_timer_;
     std::vector<std::weak_ptr<Connection>> visited_;
+    std::vector<std::weak_ptr<Connection>> to_sweep_;  // before all have been looked at
+    std::size_t swept_at_once_ = 0;
     bool stopped_ = false;
 };
 
