@@ -89,8 +89,7 @@ struct Hyperparameters {
 [[nodiscard]] Result<Hyperparameters> read_hyperparameters(const GgufFile& file);
 
 // Whether a block is Llama's and nothing else, for a backend that knows no more: no windows, soft
-// caps, experts or scaled positions. What weights may add (biases, factors) is for
-// ModelWeights::is_plain().
+// caps, experts or scaled positions. What weights may add (biases, factors) is not asked.
 [[nodiscard]] bool is_plain_llama(const Hyperparameters& hyperparameters);
 
 }  // namespace troupe::model

@@ -49,13 +49,6 @@ RowOrder row_order(const Hyperparameters& h) {
     return {h.head_length, h.rope_dimension_count};
 }
 
-bool ModelWeights::is_plain() const {
-    return rope_factors.empty() &&
-           std::all_of(layers.begin(), layers.end(), [](const LayerWeights& layer) {
-               return layer.attn_qkv_bias.empty() && layer.attn_q_norm.empty();
-           });
-}
-
 Result<ModelWeights> read_weights(const GgufFile& file, const Hyperparameters& h) {
     TensorReader tensors{file};
     ModelWeights weights;

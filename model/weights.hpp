@@ -73,9 +73,6 @@ struct ModelWeights {
     // are for contexts beyond RopeScale::original_context.
     std::vector<float> rope_factors;
     std::vector<float> rope_factors_long;
-
-    // Whether there are matrices and norms alone.
-    [[nodiscard]] bool is_plain() const;
 };
 
 // Errors: a tensor that is missing, or has another shape or type, by name with both shapes; biases,
