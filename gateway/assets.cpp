@@ -39,10 +39,12 @@ std::string_view content_type_of(std::string_view file_name) {
 std::optional<Asset> find_asset(std::string_view path) {
     constexpr std::string_view prefix = "/assets/";
     std::string_view name = "index.html";
-    if (path != "/") {
+    if (path == "/openapi.json") {
+        name = path.substr(1);
+    } else if (path != "/") {
         if (!path.starts_with(prefix)) return std::nullopt;
         name = path.substr(prefix.size());
-        if (name == "index.html") return std::nullopt;  // it has one address
+        if (name == "index.html" || name == "openapi.json") return std::nullopt;  // one address
     }
     const auto* end = std::end(kEmbeddedFiles);
     const auto* file = std::lower_bound(

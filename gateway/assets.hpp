@@ -1,5 +1,6 @@
-// The page and its libraries, compiled into the program: gateway/web and what
-// gateway/web/vendor.txt names, by URL path. Constant data, safe from every thread.
+// The page, its libraries and the description of the routes, compiled into the program: gateway/web,
+// what gateway/web/vendor.txt names, and docs/openapi.json, by URL path. Constant data, safe from
+// every thread.
 #pragma once
 
 #include <optional>

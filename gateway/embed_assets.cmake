@@ -1,5 +1,6 @@
-# Writes assets_table.hpp: every file of WEB and every line "SOURCE NAME" of VENDOR, embedded with the
-# assembler's .incbin so that compiling stays quick. Run as: cmake -DWEB= -DVENDOR= -DOUT= -P this.
+# Writes assets_table.hpp: every file of WEB, every line "SOURCE NAME" of VENDOR, and DESCRIPTION,
+# embedded with the assembler's .incbin so that compiling stays quick.
+# Run as: cmake -DWEB= -DVENDOR= -DDESCRIPTION= -DOUT= -P this.
 cmake_policy(SET CMP0057 NEW)
 file(GLOB_RECURSE files RELATIVE ${WEB} ${WEB}/*)
 list(REMOVE_ITEM files vendor.txt)
@@ -21,6 +22,7 @@ if(EXISTS ${VENDOR})
         list(APPEND entries "vendor/${CMAKE_MATCH_2}|${CMAKE_MATCH_1}")
     endforeach()
 endif()
+list(APPEND entries "openapi.json|${DESCRIPTION}")
 list(SORT entries COMPARE STRING)
 
 set(text "// Written by embed_assets.cmake.\n#pragma once\n\n#include <string_view>\n\n")

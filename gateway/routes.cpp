@@ -17,6 +17,7 @@ struct Route {
 constexpr std::array kRoutes{
     Route{"GET", "/", Page::asset, {}},
     Route{"GET", "/assets/*", Page::asset, {}},
+    Route{"GET", "/openapi.json", Page::asset, {}},
     Route{"GET", "/health", Page::health, {}},
     Route{"GET", "/ready", Page::ready, {}},
     Route{"GET", "/metrics", Page::metrics, {}},

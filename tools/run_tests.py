@@ -79,7 +79,7 @@ def build(tally, preset, targets):
     log = ROOT / "build" / f"{preset}.log"
     log.parent.mkdir(exist_ok=True)
     with log.open("w") as out:
-        commands = [["cmake", "--build", "--preset", preset, "--target", *targets]]
+        commands = [["cmake", "--build", "--preset", preset, "--target", *targets, "--", "-k", "0"]]
         if not (ROOT / "build" / preset / "build.ninja").exists():
             commands.insert(0, ["cmake", "--preset", preset])
         # Paths from the folder on, so that presets with the same flags share what ccache keeps.
@@ -88,7 +88,9 @@ def build(tally, preset, targets):
                      for command in commands)
     print(f"     {preset} built: {time.monotonic() - started:.1f} s", flush=True)
     if not ok:
-        lines = [line for line in log.read_text().splitlines() if not line.startswith("[")]
+        text = log.read_text()
+        lines = [line for line in text[max(0, text.find("FAILED:")):].splitlines()
+                 if not line.startswith("[")]
         with tally.lock:
             tally.add_failure(f"building {preset}", "\n".join(lines[:80]))
     return ok

@@ -95,8 +95,11 @@ TEST_CASE("Live requests are bounded until their terminal events are here", "[ac
     REQUIRE(f.hub.principal_of(8) != nullptr);
     CHECK(f.hub.principal_of(8)->id == 18);
     CHECK(f.hub.refuse({}, 1)->code == "rate_limit_exceeded");
+    Finished finished;
+    finished.session = 1;
+    finished.request = 7;
     Delivery delivery;
-    delivery.events = {Queued{1, 7}, Finished{1, 7}};
+    delivery.events = {Queued{1, 7}, std::move(finished)};
     f.hub.on(delivery);  // nobody is there to hear it, and still it counts
     CHECK_FALSE(f.hub.refuse({}, 1));
     CHECK(f.hub.requests_live() == 1);

@@ -1,6 +1,7 @@
 """The command line's own client: curl reads streams as they come, and speaks all of HTTP/1."""
 
 import json
+import pathlib
 import shutil
 import subprocess
 
@@ -52,6 +53,12 @@ def test_every_version_of_http_gives_the_same_stream(server):
         texts.add(text_of(events))
     whole = json.loads(curl(server.url + "/v1/chat/completions", "--json", chat()))
     assert texts == {whole["choices"][0]["message"]["content"]}
+
+
+def test_the_server_describes_its_routes(server):
+    kept = pathlib.Path(__file__).resolve().parents[2] / "docs" / "openapi.json"
+    assert curl(server.url + "/openapi.json") == kept.read_text()
+    assert json.loads(curl(server.url + "/assets/openapi.json"))["error"]  # it has one address
 
 
 def test_a_large_body_waits_for_100_continue(server):
