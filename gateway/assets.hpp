@@ -1,6 +1,6 @@
-// The page, its libraries and the description of the routes, compiled into the program: gateway/web,
-// what gateway/web/vendor.txt names, and docs/openapi.json, by URL path. Constant data, safe from
-// every thread.
+// The page, its libraries and the description of the routes, compiled into the program:
+// gateway/web, what gateway/web/vendor.txt names, and docs/openapi.json, by URL path. Constant
+// data, safe from every thread.
 #pragma once
 
 #include <optional>

@@ -20,7 +20,8 @@ constexpr std::string_view kProbe =
     "Hello, world! It's 3.14 or 12345678 o'clock; I'LL WAIT.\n\n  \t x  y   \r\n"
     "def f(x):\n\treturn x**2 / 10_000  # naïve Ünïcödé façade\n"
     "Привет, мир! Γειά σου Κόσμε. 你好，世界！こんにちは 世界 안녕하세요 مرحبا שלום नमस्ते ไทย\n"
-    "🙂👍🏽 — “quotes” … $100 <b>&amp;</b> http://a.b/c?d=e&f=g camelCaseWord HTTPServer a1b2c3 "
+    "🙂👍🏽 — “quotes” … $100 <b>&amp;</b> http://a.b/c?d=e&f=g camelCaseWord HTTPServer "
+    "a1b2c3 "
     " end ";
 
 Error not_expressible(std::string_view what) {
