@@ -8,8 +8,10 @@ import sys
 
 import pytest
 
+from serving import MODEL, TROUPE
+
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "bench"))
-from comparing import fidelity, report, workloads  # noqa: E402
+from comparing import fidelity, programs, report, workloads  # noqa: E402
 
 MACHINE = {"processor": "P", "threads": 2, "instruction_set": "avx2", "read_gb_per_s": 20.0,
            "multiply_gop_per_s": 1000.0}
@@ -84,6 +86,14 @@ def test_the_divergence_of_distributions():
     # What is not listed has what is left, here a quarter for the two of them.
     found = fidelity.divergence({1: 0.5, 2: 0.25, 3: 0.25}, {1: 0.75})
     assert found == pytest.approx(0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(2))
+
+
+@pytest.mark.default_model
+@pytest.mark.skipif(not MODEL, reason="the default model is not here")
+def test_the_sizes_that_limits_come_from_are_those_of_the_model():
+    sizes = programs.Troupe(TROUPE, MODEL, 2).sizes()
+    assert sizes == {"file_bytes": 140544 + 66355200 + 30081024, "parameters": 134515008,
+                     "embedding": 576 * 49152, "kv_bytes": 23040}
 
 
 def test_prompts_differ_from_the_first_words_on():

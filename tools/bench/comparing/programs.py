@@ -92,6 +92,17 @@ class Troupe:
     def machine(self):
         return self.bench("machine", "--threads", self.threads)
 
+    def sizes(self):
+        """Of the model: bytes of its tensors, parameters, those of the embedding, and bytes of keys
+        and values a token."""
+        about = json.loads(run([self.binary, "inspect", self.model, "--json"]))
+        metadata = about["metadata"]
+        width = int(metadata[f"{about['architecture']}.embedding_length"])
+        vocabulary = int(re.match(r"\[(\d+) x", metadata["tokenizer.ggml.tokens"]).group(1))
+        return {"file_bytes": sum(kind["bytes"] for kind in about["types"].values()),
+                "parameters": about["parameters"], "embedding": width * vocabulary,
+                "kv_bytes": about["kv_bytes_per_token_16bit"]}
+
     def engine(self, plan):
         rates = self.rates(plan.prompts, plan.streams, 0, plan.steps)
         if plan.deep:

@@ -60,7 +60,7 @@ ROWS = {
     "cancel_decoding": ("client gone while decoding, to idle", "ms", 1000, False, Goal(), Goal()),
     "cancel_prefill": ("client gone amid a prompt, to idle", "ms", 1000, False, Goal(), Goal()),
     "ready": ("start to ready", "s", 1, False, Goal(at_most=0.2), Goal(at_most=0.2)),
-    "fidelity_kl": ("KL(float32 || it) of the next token", "nats", 1, False, Goal(2), Goal(2)),
+    "fidelity_kl": ("KL from float32 of the next token", "nats", 1, False, Goal(2), Goal(2)),
     "fidelity_best": ("likeliest token as in float32", "share", 1, True, Goal(), Goal()),
 }
 
