@@ -41,15 +41,6 @@ KvShape kv_shape_of(const model::Hyperparameters& hp, KvType type) {
             hp.head_count_kv * kv_block_bytes(type, hp.head_length, KvPart::values)};
 }
 
-Result<> check_window(const model::AttentionWindow& window, const model::Hyperparameters& hp) {
-    const std::uint64_t tokens = std::uint64_t{window.tokens} + window.sinks;
-    if (!window.bounded() || tokens <= hp.context_length) return {};
-    return invalid_input(
-        fmt::format("a window of {} tokens and {} sinks is more than the {} tokens that the model "
-                    "was trained for: lower --window",
-                    window.tokens, window.sinks, hp.context_length));
-}
-
 // The pages that the options, the machine and the slots allow.
 Result<std::uint32_t> count_pages(const CpuOptions& options, const KvShape& shape,
                                   std::uint32_t context_length) {
@@ -254,7 +245,8 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const model::GgufFile& 
 
     model::BackendInfo info = describe(*packed, **kernels, options, model_digest(file, **threads));
     const model::Hyperparameters& hp = packed->hyperparameters();
-    if (auto fits = check_window(options.window, hp); !fits) return fits.error();
+    const Result<> fits = model::check_window(options.window, hp.context_length);
+    if (!fits) return fits.error();
     const KvShape shape = kv_shape_of(hp, kv_type_of(options));
     const Result<std::uint32_t> pages =
         count_pages(options, shape, std::min(info.context_length, hp.context_length));

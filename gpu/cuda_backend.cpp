@@ -48,16 +48,6 @@ model::BackendInfo describe(const DeviceModel& model, const CudaOptions& options
     return info;
 }
 
-// Sinks and window stand at positions that the model knows.
-Result<> check_window(const model::AttentionWindow& window, const model::Hyperparameters& hp) {
-    const std::uint64_t tokens = std::uint64_t{window.tokens} + window.sinks;
-    if (!window.bounded() || tokens <= hp.context_length) return {};
-    return invalid_input(
-        fmt::format("a window of {} tokens and {} sinks is more than the {} tokens that the model "
-                    "was trained for: lower --window",
-                    window.tokens, window.sinks, hp.context_length));
-}
-
 Result<cudaDeviceProp> find_card() {
     int count = 0;
     const cudaError_t error = cudaGetDeviceCount(&count);
@@ -85,7 +75,8 @@ Result<std::unique_ptr<DeviceBackend>> make_on_device(const model::GgufFile& fil
     if (!card) return card.error();
     Result<DeviceModel> device = upload_model(file);
     if (!device) return device.error();
-    if (Result<> fits = check_window(options.window, device->hp); !fits) return fits.error();
+    const Result<> fits = model::check_window(options.window, device->hp.context_length);
+    if (!fits) return fits.error();
     model::BackendInfo info = describe(*device, options, *card);
     auto backend = std::make_unique<DeviceBackend>(std::move(*device), std::move(info), options);
     if (Result<> pages = backend->allocate_pages(options); !pages) return pages.error();

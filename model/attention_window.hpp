@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "model/step.hpp"
+#include "runtime/base/result.hpp"
 
 namespace troupe::model {
 
@@ -39,5 +40,9 @@ struct AttentionWindow {
 
     friend bool operator==(const AttentionWindow&, const AttentionWindow&) = default;
 };
+
+// Sinks and window have to stand at positions that the model knows. Error: they are more than the
+// `trained` ones.
+[[nodiscard]] Result<> check_window(const AttentionWindow& window, std::uint32_t trained);
 
 }  // namespace troupe::model

@@ -20,10 +20,6 @@ static_assert(std::endian::native == std::endian::little, "GGUF is read in place
 constexpr std::uint64_t kValueBytesMin = 8 + 1 + 4 + 1;
 constexpr std::uint64_t kTensorBytesMin = 8 + 1 + 4 + 4 + 8;
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Bytes of one element; 0 for those without a fixed size.
 std::size_t element_bytes(GgufType type) {
     switch (type) {

@@ -18,9 +18,9 @@ constexpr std::string_view kSilu = "silu";
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 
 // Writes one config.json; what differs between models are the functions of kModels below.
-class Writer {
+class KeyWriter {
  public:
-    Writer(HfJson& config, GgufBuilder& out, HfModelShape& shape)
+    KeyWriter(HfJson& config, GgufBuilder& out, HfModelShape& shape)
         : config_(config), out_(out), shape_(shape) {}
 
     void write_common();
@@ -60,7 +60,7 @@ class Writer {
     std::uint32_t context_ = 0;
 };
 
-void Writer::write_common() {
+void KeyWriter::write_common() {
     layers_ = config_.count("num_hidden_layers");
     context_ = config_.count("max_position_embeddings");
     const std::uint32_t width = config_.count("hidden_size");
@@ -78,14 +78,14 @@ void Writer::write_common() {
     set_f32("attention.layer_norm_rms_epsilon", config_.find_f32("rms_norm_eps").value_or(1e-6F));
 }
 
-void Writer::require_activation(std::string_view wanted) {
+void KeyWriter::require_activation(std::string_view wanted) {
     auto found = config_.find_text("hidden_activation");
     if (!found) found = config_.find_text("hidden_act");
     if (found && *found != wanted)
         config_.refuse(fmt::format("\"hidden_act\": \"{}\"", log::escaped(*found, 40)));
 }
 
-void Writer::write_window(bool used) {
+void KeyWriter::write_window(bool used) {
     const std::uint32_t window = config_.find_u32("sliding_window").value_or(0);
     if (!used || window == 0) return;
     std::size_t sliding = 0, all = 0;
@@ -105,7 +105,7 @@ void Writer::write_window(bool used) {
     set_u32("attention.sliding_window", window);
 }
 
-void Writer::require_layer_types(std::uint32_t period) {
+void KeyWriter::require_layer_types(std::uint32_t period) {
     simdjson::dom::array types;
     if (config_["layer_types"].get(types) != simdjson::SUCCESS) return;
     std::uint32_t index = 0;
@@ -119,14 +119,14 @@ void Writer::require_layer_types(std::uint32_t period) {
     }
 }
 
-void Writer::write_experts(std::string_view count_field) {
+void KeyWriter::write_experts(std::string_view count_field) {
     const bool has = config_.has(count_field);
     set_u32("expert_count", config_.count(has ? count_field : "num_local_experts"));
     set_u32("expert_used_count", config_.count("num_experts_per_tok"));
 }
 
 // Formulas: src/transformers/modeling_rope_utils.py.
-void Writer::write_rope(HfJson rope) {
+void KeyWriter::write_rope(HfJson rope) {
     auto base = rope.find_f32("rope_theta");
     if (!base) base = config_.find_f32("rope_theta");
     set_f32("rope.freq_base", base.value_or(10'000.0F));
@@ -155,7 +155,7 @@ void Writer::write_rope(HfJson rope) {
     }
 }
 
-void Writer::write_yarn(HfJson& rope) {
+void KeyWriter::write_yarn(HfJson& rope) {
     for (const char* field : {"mscale", "mscale_all_dim"})
         if (rope.has(field)) config_.refuse(fmt::format("\"{}\" of rope", field));
     if (!rope.find_flag("truncate").value_or(true)) config_.refuse("\"truncate\": false of rope");
@@ -173,7 +173,7 @@ void Writer::write_yarn(HfJson& rope) {
 }
 
 // Llama 3.1: low frequencies are scaled, high ones are not, those between in part.
-void Writer::write_llama3(HfJson& rope, float base) {
+void KeyWriter::write_llama3(HfJson& rope, float base) {
     const double factor = rope.find_f32("factor").value_or(8.0F);
     const double low = rope.find_f32("low_freq_factor").value_or(1.0F);
     const double high = rope.find_f32("high_freq_factor").value_or(4.0F);
@@ -190,7 +190,7 @@ void Writer::write_llama3(HfJson& rope, float base) {
     add_vector("rope_freqs.weight", factors);
 }
 
-void Writer::write_long_factors(HfJson& rope) {
+void KeyWriter::write_long_factors(HfJson& rope) {
     auto original = rope.find_u32("original_max_position_embeddings");
     if (!original) original = config_.find_u32("original_max_position_embeddings");
     if (!original || *original < 2 || *original >= context_) return;
@@ -213,7 +213,7 @@ void Writer::write_long_factors(HfJson& rope) {
     }
 }
 
-void Writer::add_vector(std::string_view name, std::span<const float> numbers) {
+void KeyWriter::add_vector(std::string_view name, std::span<const float> numbers) {
     const auto bytes = std::as_bytes(numbers);
     GgufTensor tensor{.name = name, .dim_count = 1, .bytes = {}, .order = {}};
     tensor.dims[0] = numbers.size();
@@ -224,25 +224,25 @@ void Writer::add_vector(std::string_view name, std::span<const float> numbers) {
 // ---- One model type each
 // -------------------------------------------------------------------------
 
-void write_llama(Writer& w) {
+void write_llama(KeyWriter& w) {
     w.interleave_halves();
     w.require_activation(kSilu);
     w.write_window(true);
     w.write_rope(w.rope());
 }
 
-void write_mixtral(Writer& w) {
+void write_mixtral(KeyWriter& w) {
     write_llama(w);
     w.write_experts("num_local_experts");
 }
 
-void write_qwen(Writer& w) {
+void write_qwen(KeyWriter& w) {
     w.require_activation(kSilu);
     w.write_window(w.config().find_flag("use_sliding_window").value_or(false));
     w.write_rope(w.rope());
 }
 
-void write_qwen3_moe(Writer& w) {
+void write_qwen3_moe(KeyWriter& w) {
     write_qwen(w);
     w.write_experts("num_experts");
     w.set_u32("expert_feed_forward_length", w.config().count("moe_intermediate_size"));
@@ -255,7 +255,7 @@ void write_qwen3_moe(Writer& w) {
         w.config().refuse("\"norm_topk_prob\": false");
 }
 
-void write_gemma(Writer& w) {
+void write_gemma(KeyWriter& w) {
     w.require_activation(kGelu);
     w.shape().norm_offset = 1;
     w.set_u32("attention.sliding_window", w.config().count("sliding_window"));
@@ -265,7 +265,7 @@ void write_gemma(Writer& w) {
     if (scalar && *scalar > 0) w.set_f32("attention.scale", 1.0F / std::sqrt(*scalar));
 }
 
-void write_gemma2(Writer& w) {
+void write_gemma2(KeyWriter& w) {
     write_gemma(w);
     w.require_layer_types(2);
     w.write_rope(w.rope());
@@ -276,7 +276,7 @@ void write_gemma2(Writer& w) {
     }
 }
 
-void write_gemma3(Writer& w) {
+void write_gemma3(KeyWriter& w) {
     write_gemma(w);
     w.require_layer_types(6);
     for (const char* field : {"attn_logit_softcapping", "final_logit_softcapping"})
@@ -289,13 +289,13 @@ void write_gemma3(Writer& w) {
     w.set_f32("rope.freq_base_swa", local.value_or(10'000.0F));
 }
 
-void write_phi3(Writer& w) {
+void write_phi3(KeyWriter& w) {
     w.require_activation(kSilu);
     w.write_window(true);
     w.write_rope(w.rope());
 }
 
-void write_smollm3(Writer& w) {
+void write_smollm3(KeyWriter& w) {
     w.interleave_halves();
     w.require_activation(kSilu);
     w.write_rope(w.rope());
@@ -312,7 +312,7 @@ void write_smollm3(Writer& w) {
     }
 }
 
-void write_olmo2(Writer& w) {
+void write_olmo2(KeyWriter& w) {
     w.require_activation(kSilu);
     w.write_rope(w.rope());
 }
@@ -320,7 +320,7 @@ void write_olmo2(Writer& w) {
 struct ModelType {
     std::string_view name;  // "model_type"
     std::string_view architecture;
-    void (*write)(Writer&);
+    void (*write)(KeyWriter&);
 };
 
 constexpr std::array kModels{
@@ -388,7 +388,7 @@ Result<HfModelShape> read_hf_config(std::string_view config_json, GgufBuilder& o
         config.find_flag("tie_word_embeddings").value_or(type->name.starts_with("gemma"));
     shape.quantisation = read_quantisation(config);
     out.set_string("general.architecture", shape.architecture);
-    Writer writer(config, out, shape);
+    KeyWriter writer(config, out, shape);
     writer.write_common();
     if (!config.error()) type->write(writer);
     if (config.error()) return *config.error();

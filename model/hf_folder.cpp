@@ -25,10 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 Error in_file(const fs::path& path, const Error& error) {
     return Error{error.kind, fmt::format("{}: {}", path.string(), error.message)};
 }

@@ -13,7 +13,6 @@ namespace troupe::model {
 namespace {
 
 constexpr std::uint64_t kPerWord = 8;
-constexpr std::uint64_t kBlock = 32;  // columns in a block of Q4_0 and Q8_0
 // Where AWQ puts element i of eight.
 constexpr std::array<std::uint32_t, kPerWord> kAwqPlaces{0, 4, 1, 5, 2, 6, 3, 7};
 

@@ -16,8 +16,6 @@ namespace troupe::model::jinja {
 
 namespace {
 
-constexpr std::int64_t padding_max = 1 << 16;
-
 Text quote_url(const Text& text, std::string_view safe, bool plus_for_blank) {
     Text made;
     for (std::size_t i = 0; i < text.size(); ++i) {

@@ -21,10 +21,6 @@ namespace {
 constexpr std::size_t width_max = 1 << 12;
 constexpr std::size_t precision_max = 100;
 
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
-
 struct Spec {
     std::string fill = " ";
     char align = '\0';  // < > ^ or = (behind the sign); none: what the type is used to

@@ -16,9 +16,6 @@ namespace {
 bool is_blank(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
-bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
 bool is_name_start(char c) {
     return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }

@@ -12,8 +12,6 @@ namespace troupe::model::jinja {
 
 namespace {
 
-constexpr std::int64_t padding_max = 1 << 16;
-
 template <Text (*change)(const Text&)>
 Value change_text(Evaluator& evaluator, const Value& self, const Arguments&) {
     return evaluator.heap().text(change(text_of(self)));

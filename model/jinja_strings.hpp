@@ -12,6 +12,8 @@
 
 namespace troupe::model::jinja {
 
+inline constexpr std::int64_t padding_max = 1 << 16;  // characters that one call adds
+
 [[nodiscard]] bool is_space(char32_t c);
 [[nodiscard]] bool is_letter(char32_t c);
 [[nodiscard]] bool is_number(char32_t c);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/result.hpp"
@@ -35,5 +36,9 @@ class MappedFile {
 
     std::span<const std::byte> bytes_;
 };
+
+[[nodiscard]] inline std::string_view as_text(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace troupe::model

@@ -11,7 +11,6 @@
 namespace troupe::model {
 namespace {
 
-constexpr std::size_t kBlock = 32;
 using Block = std::span<const float, kBlock>;
 
 std::byte* write_u16(std::byte* out, std::uint16_t value) {

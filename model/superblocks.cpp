@@ -6,12 +6,6 @@
 namespace troupe::model {
 namespace {
 
-std::uint16_t load_u16(const std::byte* at) {
-    std::uint16_t value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
-
 // `count` bits of byte `index` from bit `shift` on.
 std::int8_t bits(const std::byte* bytes, std::size_t index, std::size_t shift, unsigned count) {
     return static_cast<std::int8_t>((std::to_integer<unsigned>(bytes[index]) >> shift) &

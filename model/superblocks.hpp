@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace troupe::model {
 
@@ -36,6 +37,13 @@ struct Superblock {
 [[nodiscard]] Superblock read_q5_k(const std::byte* block);
 [[nodiscard]] Superblock read_q6_k(const std::byte* block);
 [[nodiscard]] Superblock read_iq4_xs(const std::byte* block);
+
+// From any address.
+[[nodiscard]] inline std::uint16_t load_u16(const std::byte* at) {
+    std::uint16_t value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
 
 // Half the power of two that MXFP4's byte of exponent stands for: 2^(exponent - 128).
 [[nodiscard]] float mxfp4_half_scale(std::uint8_t exponent);

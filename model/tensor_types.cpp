@@ -52,14 +52,6 @@ constexpr std::array kTypes{
     TensorTypeInfo{q2_0, "Q2_0", 64, 18},
 };
 
-constexpr std::size_t kBlock = 32;  // elements a block where there are no superblocks
-
-std::uint16_t load_u16(const std::byte* at) {
-    std::uint16_t value;
-    std::memcpy(&value, at, sizeof value);
-    return value;
-}
-
 float load_half(const std::byte* at) {
     return half_to_float(load_u16(at));
 }

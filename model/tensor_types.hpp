@@ -50,6 +50,9 @@ enum class TensorType : std::uint32_t {
     q2_0 = 42,
 };
 
+// Elements a block of Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL and MXFP4.
+inline constexpr std::size_t kBlock = 32;
+
 struct TensorTypeInfo {
     TensorType type = TensorType::f32;
     std::string_view name;          // "Q4_1"

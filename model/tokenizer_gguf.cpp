@@ -49,22 +49,22 @@ Result<std::string> read_character_map(const GgufFile& file) {
 
 // What files say of text before pieces are looked for, beyond the pre-tokenizer's name.
 Result<> read_normalizer(const GgufFile& file, TokenizerData& data) {
-    using Kind = NormalizerStep::Kind;
+    using Change = NormalizerStep::Kind;
     std::vector<NormalizerStep> steps;
     if (data.model == "gemma4") {
         data.model = "gpt2";
         data.pre = "gemma4";
         data.spells_bytes = false;
         data.byte_fallback = true;
-        steps = {{Kind::replace, " ", std::string(space_mark)}};
+        steps = {{Change::replace, " ", std::string(space_mark)}};
     } else if (data.model == "bert") {
         // The converter wrote "##x" as "x" and "x" as U+2581 "x".
         data.word_prefix = space_mark;
-        steps = {{Kind::clean},
-                 {Kind::space_ideographs},
-                 {Kind::nfd},
-                 {Kind::strip_accents},
-                 {Kind::lowercase}};
+        steps = {{Change::clean},
+                 {Change::space_ideographs},
+                 {Change::nfd},
+                 {Change::strip_accents},
+                 {Change::lowercase}};
         const SplitStep words[] = {{R"(\s+)", SplitBehavior::removed},
                                    {R"([\p{P}$+<=>^`|~])", SplitBehavior::isolated}};
         Result<PreTokenizer> split = PreTokenizer::make(words);
@@ -79,13 +79,13 @@ Result<> read_normalizer(const GgufFile& file, TokenizerData& data) {
             !taken) {
             return taken;
         }
-        if (!map->empty()) steps.push_back({Kind::precompiled, std::move(*map)});
+        if (!map->empty()) steps.push_back({Change::precompiled, std::move(*map)});
         if (collapses)
             steps.insert(steps.end(),
-                         {{Kind::strip_left}, {Kind::strip_right}, {Kind::collapse_spaces}});
-        steps.push_back({Kind::replace, " ", std::string(space_mark)});
+                         {{Change::strip_left}, {Change::strip_right}, {Change::collapse_spaces}});
+        steps.push_back({Change::replace, " ", std::string(space_mark)});
         if (data.add_space_prefix.value_or(true)) {
-            steps.push_back({Kind::prepend_unless_there, "", std::string(space_mark)});
+            steps.push_back({Change::prepend_unless_there, "", std::string(space_mark)});
         }
         data.byte_fallback = true;
     }

@@ -27,6 +27,11 @@ struct Utf8Unit {
 
 [[nodiscard]] bool is_utf8(std::string_view bytes);
 
+// Of ASCII, whatever the locale.
+[[nodiscard]] inline bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
 // How many of the leading bytes are whole code points, or else how many are none.
 [[nodiscard]] std::size_t utf8_run_length(std::string_view bytes, bool well_formed);
 

@@ -7,7 +7,7 @@
 
 #include "gpu/device.cuh"
 #include "gpu/kernels/k_weights.cuh"
-#include "gpu/kernels/weights.hpp"
+#include "gpu/kernels/weights.cuh"
 
 namespace troupe::gpu {
 
@@ -183,26 +183,9 @@ __device__ __forceinline__ RawWeights<HalfWeights<kType>::kWords> load_raw(const
 // Calls visit.template operator()<type>() for the matrix's type, which is not f32.
 template <class Visit>
 void for_half_weight_type(WeightType type, Visit visit) {
-    switch (type) {
-        case WeightType::f32:
-            return;
-        case WeightType::f16:
-            return visit.template operator()<WeightType::f16>();
-        case WeightType::bf16:
-            return visit.template operator()<WeightType::bf16>();
-        case WeightType::q8_0:
-            return visit.template operator()<WeightType::q8_0>();
-        case WeightType::q4_0:
-            return visit.template operator()<WeightType::q4_0>();
-        case WeightType::q4_1:
-            return visit.template operator()<WeightType::q4_1>();
-        case WeightType::q4_k:
-            return visit.template operator()<WeightType::q4_k>();
-        case WeightType::q5_k:
-            return visit.template operator()<WeightType::q5_k>();
-        case WeightType::q6_k:
-            return visit.template operator()<WeightType::q6_k>();
-    }
+    for_weight_type(type, [&]<WeightType Type>() {
+        if constexpr (Type != WeightType::f32) visit.template operator()<Type>();
+    });
 }
 
 }  // namespace troupe::gpu

@@ -174,4 +174,30 @@ class EngineDriver {
     model::StepResult result_;
 };
 
+struct WindowedRun {
+    std::vector<float> scores;   // after the text
+    std::size_t pages_most = 0;  // held after a step, the neighbour's included
+};
+
+// Feeds `text` in steps of `chunk` tokens beside a neighbour, who gets the first `beside` of each
+// step's. Both give back what lies behind the window, and each takes what the other has given.
+inline WindowedRun run_windowed(model::Backend& backend, const model::AttentionWindow& window,
+                                const Tokens& text, std::size_t chunk, std::size_t beside) {
+    EngineDriver driver(backend);
+    driver.open(0);
+    driver.open(1);
+    const std::size_t before = driver.pages_free();
+    WindowedRun out;
+    for (std::size_t at = 0; at < text.size(); at += chunk) {
+        const std::size_t count = std::min(chunk, text.size() - at);
+        driver.add(1, std::span(text).subspan(at, std::min(beside, count)));
+        driver.add(0, std::span(text).subspan(at, count), 0, at + count == text.size() ? 1 : 0);
+        out.scores = driver.run().logits;
+        driver.trim(0, window);
+        driver.trim(1, window);
+        out.pages_most = std::max(out.pages_most, before - driver.pages_free());
+    }
+    return out;
+}
+
 }  // namespace troupe::test

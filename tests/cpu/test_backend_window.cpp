@@ -148,22 +148,9 @@ TEST_CASE("past what the model was trained for, memory stays flat and pages behi
     whole.close(0);
     whole.run();
 
-    // Beside another, in other chunks, giving pages back that the other takes at once.
-    EngineDriver driver(*backend);
-    driver.open(0);
-    driver.open(1);
-    const std::size_t before = driver.pages_free();
-    std::vector<float> scores;
-    for (std::size_t at = 0; at < text.size(); at += 33) {
-        const std::size_t count = std::min<std::size_t>(33, text.size() - at);
-        driver.add(1, std::span(text).subspan(at, count));
-        driver.add(0, std::span(text).subspan(at, count), 0, at + count == text.size() ? 1 : 0);
-        scores = driver.run().logits;
-        driver.trim(0, options.window);
-        driver.trim(1, options.window);
-        CHECK(before - driver.pages_free() <= 2 * options.window.pages_max(33));
-    }
-    CHECK(scores == expected);
+    const WindowedRun run = run_windowed(*backend, options.window, text, 33, 33);
+    CHECK(run.scores == expected);
+    CHECK(run.pages_most <= 2 * options.window.pages_max(33));
 }
 
 TEST_CASE("the form of the cache and the window are told, and are in the fingerprint",

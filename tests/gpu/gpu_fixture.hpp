@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <random>
 
 #include "gpu/cuda_backend.hpp"
 #include "tests/cpu/backend_fixture.hpp"
@@ -19,6 +20,15 @@ struct EmulatorFixture {
         emulator::set_seed(0);
     }
 };
+
+// Of the tiny model's 512, none of them a control token.
+inline Tokens random_tokens(std::size_t count, std::uint32_t seed) {
+    std::mt19937 random(seed);
+    Tokens tokens(count);
+    for (model::TokenId& token : tokens)
+        token = static_cast<model::TokenId>(3 + random() % 500);
+    return tokens;
+}
 
 inline gpu::CudaOptions small_cuda_options() {
     gpu::CudaOptions options;

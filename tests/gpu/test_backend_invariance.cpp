@@ -1,6 +1,5 @@
 // On the emulated device: the bits of a row's scores depend on that row alone, and on no
 // interleaving of streams and threads.
-#include <random>
 #include <span>
 
 #include "tests/gpu/gpu_fixture.hpp"
@@ -11,14 +10,6 @@ using namespace troupe::test;
 namespace {
 
 constexpr std::size_t kDecoded = 3;
-
-Tokens random_tokens(std::size_t count, std::uint32_t seed) {
-    std::mt19937 random(seed);
-    Tokens tokens(count);
-    for (model::TokenId& token : tokens)
-        token = static_cast<model::TokenId>(3 + random() % 500);
-    return tokens;
-}
 
 // Scores after the prompt and after each decoded token, and those tokens.
 struct Trace {

@@ -1,6 +1,5 @@
 // The CUDA backend with keys and values in int8, and with a window and sinks, on the emulated
 // device: against the CPU's float32, against itself, and beyond what the model was trained for.
-#include <random>
 #include <span>
 
 #include "model/hyperparameters.hpp"
@@ -11,14 +10,6 @@ using namespace troupe;
 using namespace troupe::test;
 
 namespace {
-
-Tokens random_tokens(std::size_t count) {
-    std::mt19937 random(5);
-    Tokens tokens(count);
-    for (model::TokenId& token : tokens)
-        token = static_cast<model::TokenId>(3 + random() % 500);
-    return tokens;
-}
 
 std::vector<float> scores_of(model::Backend& backend, const Tokens& prompt, std::uint32_t count,
                              std::uint32_t chunk = 0) {
@@ -44,7 +35,7 @@ TEST_CASE_METHOD(EmulatorFixture, "with int8 and a window the device follows the
     reference.arithmetic = cpu::Arithmetic::float32;
     reference.kv_type = options.kv_form == gpu::KvForm::int8 ? cpu::KvType::int8 : cpu::KvType::f16;
     reference.window = options.window;
-    const Tokens prompt = random_tokens(60);
+    const Tokens prompt = random_tokens(60, 5);
     const std::vector<float> device = scores_of(*make_cuda(*file, options), prompt, 8);
     CHECK(error_of(device, scores_of(*make_backend(*file, reference), prompt, 8)) < 2e-3);
 }
@@ -55,7 +46,7 @@ TEST_CASE_METHOD(EmulatorFixture, "on the device a window that holds everything 
     if (file == nullptr) return;
     gpu::CudaOptions options = small_cuda_options();
     options.kv_form = gpu::KvForm::int8;
-    const Tokens prompt = random_tokens(60);
+    const Tokens prompt = random_tokens(60, 5);
     const std::vector<float> expected = scores_of(*make_cuda(*file, options), prompt, 60);
     options.window = GENERATE(model::AttentionWindow{56, 4}, model::AttentionWindow{40, 70});
     CHECK(scores_of(*make_cuda(*file, options), prompt, 60, 17) == expected);
@@ -73,7 +64,7 @@ TEST_CASE_METHOD(EmulatorFixture,
     options.tokens_per_step_max = 128;
     const auto backend = make_cuda(*file, options);
     CHECK(backend->info().context_length == 1U << 24);
-    const Tokens text = random_tokens(trained + 60);
+    const Tokens text = random_tokens(trained + 60, 5);
 
     // Alone, in chunks, keeping all pages.
     EngineDriver whole(*backend);
@@ -82,22 +73,9 @@ TEST_CASE_METHOD(EmulatorFixture,
     whole.close(0);
     whole.run();
 
-    // In other chunks, giving pages back that a neighbour takes at once.
-    EngineDriver driver(*backend);
-    driver.open(0);
-    driver.open(1);
-    const std::size_t before = driver.pages_free();
-    std::vector<float> scores;
-    for (std::size_t at = 0; at < text.size(); at += 64) {
-        const std::size_t count = std::min<std::size_t>(64, text.size() - at);
-        driver.add(1, std::span(text).subspan(at, 1));
-        driver.add(0, std::span(text).subspan(at, count), 0, at + count == text.size() ? 1 : 0);
-        scores = driver.run().logits;
-        driver.trim(0, options.window);
-        driver.trim(1, options.window);
-        CHECK(before - driver.pages_free() <= 2 * options.window.pages_max(64));
-    }
-    CHECK(scores == expected);
+    const WindowedRun run = run_windowed(*backend, options.window, text, 64, 1);
+    CHECK(run.scores == expected);
+    CHECK(run.pages_most <= 2 * options.window.pages_max(64));
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "the device tells its form of the cache and its window",

@@ -9,18 +9,10 @@ using namespace troupe::test;
 
 namespace {
 
-Tokens some_tokens(std::size_t count, std::uint32_t seed) {
-    std::mt19937 random(seed);
-    Tokens tokens(count);
-    for (model::TokenId& token : tokens)
-        token = static_cast<model::TokenId>(3 + random() % 500);
-    return tokens;
-}
-
 // Scores of steps that come and go in size, one of them with attention in two splits.
 std::vector<float> scores_of_steps(model::Backend& backend) {
     EngineDriver driver(backend);
-    const Tokens longest = some_tokens(258, 1);
+    const Tokens longest = random_tokens(258, 1);
     driver.open(0);
     driver.prefill(0, longest);
     for (model::SlotId slot = 1; slot < 12; ++slot)
@@ -28,7 +20,7 @@ std::vector<float> scores_of_steps(model::Backend& backend) {
     std::vector<float> scores;
     for (const model::SlotId last : {0U, 2U, 11U, 0U, 2U}) {
         for (model::SlotId slot = 0; slot <= last; ++slot)
-            driver.add(slot, some_tokens(slot == 2 ? 3 : 1, slot), 1, 1);
+            driver.add(slot, random_tokens(slot == 2 ? 3 : 1, slot), 1, 1);
         const model::StepResult& result = driver.run();
         scores.insert(scores.end(), result.logits.begin(), result.logits.end());
     }
