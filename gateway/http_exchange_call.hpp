@@ -10,6 +10,7 @@
 
 #include "actors/hub.hpp"
 #include "gateway/http_exchange.hpp"
+#include "gateway/json_document.hpp"
 #include "gateway/served_model.hpp"
 
 namespace troupe::gateway {
@@ -57,9 +58,10 @@ struct JsonRequest {
     std::string_view query;
 };
 
-// GET /v1/responses/{id}?stream=true
+// GET /v1/responses/{id}?stream=true&starting_after=3
+[[nodiscard]] WireResult<actors::ResumeRequest> read_resume(const JsonRequest& request);
 [[nodiscard]] std::unique_ptr<HttpCall> make_resume_call(const HttpCallContext& context,
-                                                         const JsonRequest& request);
+                                                         actors::ResumeRequest resume);
 
 // The small JSON routes, all others: about the model, or about stored responses.
 [[nodiscard]] std::unique_ptr<HttpCall> make_json_call(const HttpCallContext& context,

@@ -29,7 +29,8 @@ struct Choice {
     runtime::SharedStopFlag stop;
     actors::Generation generation;
     std::size_t prompt = 0;  // which of the call's
-    std::string prefix;      // the prompt, echoed
+    std::uint32_t prompt_tokens = 0;
+    std::string prefix;  // the prompt, echoed
     std::size_t text_told = 0;
     std::size_t scores_told = 0;
     std::size_t characters_told = 0;
@@ -131,6 +132,7 @@ class CompletionCall final : public HttpCall, private actors::SessionHandler {
     [[nodiscard]] std::vector<const Choice*> best_choices() const;
     [[nodiscard]] AnswerFacts facts_of(const Choice& choice) const;
     [[nodiscard]] actors::Usage total_usage() const;
+    [[nodiscard]] MaybeUsage usage_so_far(const Choice& choice) const;
     [[nodiscard]] std::string echoed(const CompletionPrompt& prompt) const;
     [[nodiscard]] bool append_next(std::string& out, std::uint32_t index);
     [[nodiscard]] bool append_news(std::string& out, std::uint32_t index);
@@ -213,6 +215,7 @@ void CompletionCall::submit_all(std::vector<FittedPrompt> prompts) {
                  .stop = of_beams ? choices_.back().stop : runtime::StopFlag::make(),
                  .generation = actors::Generation(served_.tokenizer, request_.params),
                  .prompt = p,
+                 .prompt_tokens = static_cast<std::uint32_t>(prompts[p].tokens.size()),
                  .prefix = request_.echo ? echoed(request_.prompts[p]) : std::string()});
             if (!of_beams) submit(choices_.back(), prompts[p].tokens, answer);
         }
@@ -346,6 +349,11 @@ actors::Usage CompletionCall::total_usage() const {
     return total;
 }
 
+MaybeUsage CompletionCall::usage_so_far(const Choice& choice) const {
+    if (!request_.continuous_usage) return std::nullopt;
+    return UsageSoFar{choice.prompt_tokens, choice.generation.tokens()};
+}
+
 AnswerFacts CompletionCall::facts_of(const Choice& choice) const {
     const actors::Generation& answer = choice.generation;
     AnswerFacts facts{.reason = answer.reason(),
@@ -445,9 +453,9 @@ bool CompletionCall::append_next(std::string& out, std::uint32_t index) {
     out += "data: ";
     bool appended = true;
     if (!choice.begun && head_.chat) {
-        append_role_chunk(out, head_, index);
+        append_role_chunk(out, head_, index, usage_so_far(choice));
     } else if (!choice.begun && request_.echo) {
-        append_text_chunk(out, head_, echo_of(choice, index));
+        append_text_chunk(out, head_, echo_of(choice, index), usage_so_far(choice));
         choice.characters_told = count_characters(choice.prefix);
     } else {
         appended = append_news(out, index);
@@ -471,14 +479,14 @@ bool CompletionCall::append_news(std::string& out, std::uint32_t index) {
                                   .text = std::string_view(text).substr(choice.text_told),
                                   .scores = std::span(scores).subspan(choice.scores_told),
                                   .text_offset = static_cast<std::int64_t>(choice.characters_told)};
-        append_text_chunk(out, head_, news);
+        append_text_chunk(out, head_, news, usage_so_far(choice));
         choice.characters_told += count_characters(news.text);
         choice.text_told = text.size();
         choice.scores_told = scores.size();
         return true;
     }
     if (!choice.generation.ended()) return false;
-    append_finish_chunk(out, head_, index, facts_of(choice));
+    append_finish_chunk(out, head_, index, facts_of(choice), usage_so_far(choice));
     choice.ended = true;
     return true;
 }

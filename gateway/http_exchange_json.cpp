@@ -66,6 +66,9 @@ WireResult<std::string> tokenize(const JsonFields& fields, const ServedModel& se
     bool with_pieces = flag.value_or(false);
     TROUPE_TRY_ASSIGN(flag, fields.boolean("return_token_strs"));
     with_pieces = flag.value_or(with_pieces);
+    std::optional<bool> special_before_content, special_before_prompt;
+    TROUPE_TRY_ASSIGN(special_before_content, fields.boolean("add_special"));
+    TROUPE_TRY_ASSIGN(special_before_prompt, fields.boolean("add_special_tokens"));
     if (const auto messages = fields.find("messages")) {
         auto read = read_chat_messages(*messages);
         if (!read) return read.error();
@@ -75,14 +78,10 @@ WireResult<std::string> tokenize(const JsonFields& fields, const ServedModel& se
     }
     std::optional<std::string> text;
     TROUPE_TRY_ASSIGN(text, fields.string("content"));
-    bool add_special = false;
-    if (text) {
-        TROUPE_TRY_ASSIGN(flag, fields.boolean("add_special"));
-        add_special = flag.value_or(false);
-    } else {
+    bool add_special = special_before_content.value_or(false);
+    if (!text) {
         TROUPE_TRY_ASSIGN(text, fields.string("prompt"));
-        TROUPE_TRY_ASSIGN(flag, fields.boolean("add_special_tokens"));
-        add_special = flag.value_or(true);
+        add_special = special_before_prompt.value_or(true);
     }
     if (!text)
         return invalid_parameter("content", "One of content, prompt and messages must be there.");

@@ -114,18 +114,22 @@ std::unique_ptr<HttpCall> make_responses_call(const HttpCallContext& context,
     return std::make_unique<ResponsesCall>(context, std::move(*create));
 }
 
-std::unique_ptr<HttpCall> make_resume_call(const HttpCallContext& context,
-                                           const JsonRequest& request) {
+WireResult<actors::ResumeRequest> read_resume(const JsonRequest& request) {
     actors::ResumeRequest resume;
     resume.response_id = request.id;
     if (const auto after = query_value(request.query, "starting_after")) {
         const auto [end, error] =
             std::from_chars(after->data(), after->data() + after->size(), resume.next_sequence);
         if (error != std::errc() || end != after->data() + after->size())
-            return make_reply_call(error_reply(invalid_parameter(
-                "starting_after", "starting_after must be a sequence number, 0 or more.")));
+            return invalid_parameter("starting_after",
+                                     "starting_after must be a sequence number, 0 or more.");
         ++resume.next_sequence;
     }
+    return resume;
+}
+
+std::unique_ptr<HttpCall> make_resume_call(const HttpCallContext& context,
+                                           actors::ResumeRequest resume) {
     return std::make_unique<ResponsesCall>(context, std::move(resume));
 }
 

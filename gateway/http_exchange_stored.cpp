@@ -153,7 +153,14 @@ class StoredCall final : public HttpCall, private actors::SessionHandler {
 
 std::unique_ptr<HttpCall> make_get_call(const HttpCallContext& context,
                                         const JsonRequest& request) {
-    if (query_value(request.query, "stream") == "true") return make_resume_call(context, request);
+    auto resume = read_resume(request);
+    if (!resume) return make_reply_call(error_reply(resume.error()));
+    const std::string_view stream = query_value(request.query, "stream").value_or("false");
+    if (stream == "true") return make_resume_call(context, std::move(*resume));
+    if (stream != "false")
+        return make_reply_call(error_reply(invalid_parameter(
+            "stream",
+            fmt::format("stream is \"{}\", but must be true or false.", stream.substr(0, 40)))));
     if (const auto live = context.hub.live().find(request.id, context.client.principal.id))
         return make_reply_call(live_reply(*live, context.served));
     return std::make_unique<StoredCall>(

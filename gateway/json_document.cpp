@@ -14,11 +14,14 @@ namespace {
 constexpr std::size_t kSharedParserBytes = 64 << 10;
 
 actors::RequestError invalid_json(simdjson::error_code code, std::size_t depth_max) {
-    const std::string message =
-        code == simdjson::DEPTH_ERROR
-            ? fmt::format("The JSON is nested deeper than {} levels.", depth_max)
-            : fmt::format("The text is not valid JSON: {}", simdjson::error_message(code));
-    return {.status = 400, .code = "invalid_json", .message = message, .param = {}};
+    std::string message;
+    if (code == simdjson::DEPTH_ERROR)
+        message = fmt::format("The JSON is nested deeper than {} levels.", depth_max);
+    else if (code == simdjson::NUMBER_ERROR)
+        message = "The text is not valid JSON: a number in it is malformed, or beyond 64 bits.";
+    else
+        message = fmt::format("The text is not valid JSON: {}", simdjson::error_message(code));
+    return {.status = 400, .code = "invalid_json", .message = std::move(message), .param = {}};
 }
 
 actors::RequestError wrong_type(const std::string& name, const JsonElement& value,

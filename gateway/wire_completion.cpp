@@ -10,11 +10,15 @@ std::string_view finish_reason(actors::FinishReason reason) {
     return reason == actors::FinishReason::stop ? "stop" : "length";
 }
 
+void append_counts(JsonObject& object, UsageSoFar usage) {
+    object.integer("prompt_tokens", usage.prompt_tokens);
+    object.integer("completion_tokens", usage.completion_tokens);
+    object.integer("total_tokens", std::uint64_t{usage.prompt_tokens} + usage.completion_tokens);
+}
+
 void append_usage(std::string& out, const actors::Usage& usage) {
     JsonObject object(out);
-    object.integer("prompt_tokens", usage.prompt_tokens);
-    object.integer("completion_tokens", usage.generated_tokens);
-    object.integer("total_tokens", std::uint64_t{usage.prompt_tokens} + usage.generated_tokens);
+    append_counts(object, {usage.prompt_tokens, usage.generated_tokens});
     JsonObject details(object.field("prompt_tokens_details"));
     details.integer("cached_tokens", usage.cached_tokens);
     details.close();
@@ -52,7 +56,7 @@ void append_logprobs(JsonObject& choice, const CompletionHead& head, const Compl
 // `write_choice(choice)` adds what follows the index.
 template <class WriteChoice>
 void append_chunk(std::string& out, const CompletionHead& head, std::uint32_t index,
-                  WriteChoice write_choice) {
+                  MaybeUsage usage, WriteChoice write_choice) {
     JsonObject object(out);
     append_head(object, head, true);
     object.field("choices") += '[';
@@ -61,22 +65,30 @@ void append_chunk(std::string& out, const CompletionHead& head, std::uint32_t in
     write_choice(choice);
     choice.close();
     out += ']';
-    if (head.include_usage) object.null("usage");
+    if (usage) {
+        JsonObject so_far(object.field("usage"));
+        append_counts(so_far, *usage);
+        so_far.close();
+    } else if (head.include_usage) {
+        object.null("usage");
+    }
     object.close();
 }
 
 }  // namespace
 
-void append_role_chunk(std::string& out, const CompletionHead& head, std::uint32_t index) {
-    append_chunk(out, head, index, [](JsonObject& choice) {
+void append_role_chunk(std::string& out, const CompletionHead& head, std::uint32_t index,
+                       MaybeUsage usage) {
+    append_chunk(out, head, index, usage, [](JsonObject& choice) {
         choice.json("delta", R"({"role":"assistant","content":""})");
         choice.null("logprobs");
         choice.null("finish_reason");
     });
 }
 
-void append_text_chunk(std::string& out, const CompletionHead& head, const CompletionText& text) {
-    append_chunk(out, head, text.index, [&](JsonObject& choice) {
+void append_text_chunk(std::string& out, const CompletionHead& head, const CompletionText& text,
+                       MaybeUsage usage) {
+    append_chunk(out, head, text.index, usage, [&](JsonObject& choice) {
         if (head.chat) {
             JsonObject delta(choice.field("delta"));
             delta.text("content", text.text);
@@ -90,8 +102,8 @@ void append_text_chunk(std::string& out, const CompletionHead& head, const Compl
 }
 
 void append_finish_chunk(std::string& out, const CompletionHead& head, std::uint32_t index,
-                         const AnswerFacts& facts) {
-    append_chunk(out, head, index, [&](JsonObject& choice) {
+                         const AnswerFacts& facts, MaybeUsage usage) {
+    append_chunk(out, head, index, usage, [&](JsonObject& choice) {
         if (head.chat) {
             choice.json("delta", "{}");
         } else {

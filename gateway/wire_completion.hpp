@@ -34,7 +34,8 @@ struct CompletionRequest {
     std::optional<std::chrono::milliseconds> deadline;  // from the request's arrival
     bool stream = false;
     bool include_usage = false;
-    bool echo = false;  // completions: the prompt stands before the answer
+    bool continuous_usage = false;  // and so far, in every chunk
+    bool echo = false;              // completions: the prompt stands before the answer
 
     [[nodiscard]] bool ranks() const { return candidates > answers; }
     [[nodiscard]] bool scores_prompts() const { return echo && params.logprobs; }
@@ -63,11 +64,20 @@ struct CompletionText {
     std::int64_t text_offset = 0;  // characters of this choice before the first of `scores`
 };
 
+// What a choice has cost so far; absent where the client has not asked for it in every chunk.
+struct UsageSoFar {
+    std::uint32_t prompt_tokens = 0;
+    std::uint32_t completion_tokens = 0;
+};
+using MaybeUsage = std::optional<UsageSoFar>;
+
 // One chunk each: {role: "assistant", content: ""} · text · the end · usage alone.
-void append_role_chunk(std::string& out, const CompletionHead& head, std::uint32_t index);
-void append_text_chunk(std::string& out, const CompletionHead& head, const CompletionText& text);
+void append_role_chunk(std::string& out, const CompletionHead& head, std::uint32_t index,
+                       MaybeUsage usage);
+void append_text_chunk(std::string& out, const CompletionHead& head, const CompletionText& text,
+                       MaybeUsage usage);
 void append_finish_chunk(std::string& out, const CompletionHead& head, std::uint32_t index,
-                         const AnswerFacts& facts);
+                         const AnswerFacts& facts, MaybeUsage usage);
 void append_usage_chunk(std::string& out, const CompletionHead& head, const actors::Usage& usage);
 
 // The whole object, of all choices in order; equally many texts and facts.

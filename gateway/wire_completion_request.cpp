@@ -43,6 +43,8 @@ WireResult<> read_streaming(const JsonFields& fields, CompletionRequest& request
     if (!option_fields) return option_fields.error();
     TROUPE_TRY_ASSIGN(flag, option_fields->boolean("include_usage"));
     request.include_usage = flag.value_or(false);
+    TROUPE_TRY_ASSIGN(flag, option_fields->boolean("continuous_usage_stats"));
+    request.continuous_usage = request.include_usage && flag.value_or(false);
     return {};
 }
 

@@ -25,6 +25,7 @@ SANITIZED = {
     "tsan": ["sim", "actors", "cpu", "runtime"],
 }
 # The matrix of circumstances runs on one thread: nothing there for the thread sanitizer.
+FUZZED = ["http_exchange", "websocket"]  # the doors; the files' targets are for tools/fuzz by hand
 TAGS = {("tsan", "cpu"): "[threads]", ("tsan", "sim"): "~[long]~[.]~[matrix]"}
 
 
@@ -177,6 +178,17 @@ def run_pytest(tally, name, command, requirements=REQUIREMENTS, **variables):
     print(f"     {time.monotonic() - started:.1f} s", flush=True)
 
 
+def run_fuzzers(tally):
+    say("fuzz")
+    done = subprocess.run([ROOT / "tools" / "fuzz", "30", *FUZZED], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    for target in FUZZED:
+        lines = [line for line in done.stdout.splitlines() if line.startswith(target + " ")]
+        with tally.lock:
+            tally.add_outcome(f"fuzz {target}", any("nothing found" in line for line in lines),
+                              "\n".join(lines) or done.stdout)
+
+
 def run_on_emulated_card(tally):
     """The whole server on the emulated card, with a tiny model."""
     emulated = ROOT / "build" / "cuda-emulated"
@@ -216,6 +228,8 @@ def build_and_begin(tally, beside, options):
             for folder in folders:
                 beside.begin(run_program, tally, preset, folder,
                              TAGS.get((preset, folder), "~[long]~[.]"))
+    if build(tally, "fuzz", [f"fuzz_{target}" for target in FUZZED]):
+        beside.begin(run_fuzzers, tally)
     return built
 
 

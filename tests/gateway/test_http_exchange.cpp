@@ -134,6 +134,29 @@ TEST_CASE("A chat completion as a stream", "[gateway][http_exchange][chat]") {
     CHECK(f.exchange->finished());
 }
 
+TEST_CASE("Every chunk tells what its choice has cost so far, if asked",
+          "[gateway][http_exchange][chat]") {
+    Fixture f;
+    const std::string options =
+        R"(,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true})";
+    (void)f.start(HttpRoute::chat_completions, chat(options));
+    const auto prompt_tokens = static_cast<std::int64_t>(f.submits.at(0).prompt.size());
+    f.tokens(0, "He");
+    const auto begin = events_of(f.chunks());
+    f.tokens(0, "llo");
+    f.finish(0);
+    const auto end = events_of(f.chunks());
+    REQUIRE(begin.size() == 2);
+    REQUIRE(end.size() == 4);
+    for (const auto& [chunk, tokens] :
+         {std::pair(begin[0], 2), {begin[1], 2}, {end[0], 5}, {end[1], 5}, {end[2], 5}}) {
+        const auto& usage = chunk.at("usage");
+        CHECK(usage.at("prompt_tokens").as_int64() == prompt_tokens);
+        CHECK(usage.at("completion_tokens").as_int64() == tokens);
+        CHECK(usage.at("total_tokens").as_int64() == prompt_tokens + tokens);
+    }
+}
+
 TEST_CASE("n answers share a seed and differ by index", "[gateway][http_exchange][chat]") {
     Fixture f;
     (void)f.start(HttpRoute::chat_completions, chat(R"(,"n":3)"));

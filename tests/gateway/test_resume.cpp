@@ -110,6 +110,13 @@ TEST_CASE("A resume that cannot be is an error that names why", "[gateway][resum
     CHECK(http->start(HttpRoute::response_get, "", "resp_none", "stream=true&starting_after=x") ==
           Started::reply);
     CHECK(http->take_reply().status == 400);
+    http = f.exchange();
+    CHECK(http->start(HttpRoute::response_get, "", "resp_none", "stream=yes") == Started::reply);
+    CHECK(http->take_reply().status == 400);
+    http = f.exchange();
+    CHECK(http->start(HttpRoute::response_get, "", "resp_none", "starting_after=-1") ==
+          Started::reply);
+    CHECK(http->take_reply().status == 400);
 }
 
 TEST_CASE("background over HTTP answers at once and is read later", "[gateway][resume]") {

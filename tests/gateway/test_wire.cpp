@@ -316,7 +316,9 @@ TEST_CASE("Chat bodies are read", "[gateway][wire][chat]") {
          R"({"messages":[{"role":"user","content":"x"}],"top_logprobs":2})",
          R"({"messages":[{"role":"user","content":"x"}],"n":129})",
          R"({"messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_object"}})",
-         R"({"messages":[{"role":"user","content":"x"}],"stream_options":5})"}) {
+         R"({"messages":[{"role":"user","content":"x"}],"stream_options":5})",
+         R"({"messages":[{"role":"user","content":"x"}],
+             "stream_options":{"continuous_usage_stats":{}}})"}) {
         INFO(bad);
         CHECK_FALSE(read_chat_body(bad, f.served).has_value());
     }

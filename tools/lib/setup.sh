@@ -14,9 +14,10 @@ build_packages=(
     libjs-marked node-dompurify libjs-highlight.js libjs-katex fonts-katex
     python3 python3-pip python3-venv ca-certificates
 )
-# ccache only makes rebuilds quicker; a browser is for the page's test; clang for the fuzzers; fibers
-# for the emulated CUDA card.
+# ccache only makes rebuilds quicker; a browser is for the page's test; fibers for the emulated CUDA
+# card.
 test_packages=(ccache chromium chromium-driver curl openssl libboost-context1.81-dev)
+fuzz_packages=(clang libclang-rt-14-dev llvm)
 # Servers, which their packages may start: only the whole run wants them.
 proxy_packages=(nginx-light haproxy)
 
