@@ -5,20 +5,14 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
+#include "runtime/base/descriptor.hpp"
+
 namespace troupe::model {
 namespace {
-
-struct Descriptor {
-    int fd = -1;
-    ~Descriptor() {
-        if (fd >= 0) ::close(fd);
-    }
-};
 
 Error system_error(const char* action, const std::filesystem::path& path) {
     const int code = errno;
@@ -31,10 +25,10 @@ Error system_error(const char* action, const std::filesystem::path& path) {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     // O_NONBLOCK: opening a named pipe must not wait for its writer.
-    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-    if (file.fd < 0) return system_error("open", path);
+    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file.is_open()) return system_error("open", path);
     struct stat status {};
-    if (::fstat(file.fd, &status) != 0) return system_error("stat", path);
+    if (::fstat(file.get(), &status) != 0) return system_error("stat", path);
     if (S_ISDIR(status.st_mode)) {
         return invalid_input(
             fmt::format("{} is a directory; give the path of a model file in it", path.string()));
@@ -45,7 +39,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     if (status.st_size == 0) return MappedFile{};
 
     const auto size = static_cast<std::size_t>(status.st_size);
-    void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+    void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
     if (address == MAP_FAILED) return system_error("map", path);
     return MappedFile{{static_cast<const std::byte*>(address), size}};
 }

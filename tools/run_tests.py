@@ -18,6 +18,7 @@ CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".ca
 REPORTS = ROOT / "build" / "reports"
 REQUIREMENTS = "tests/e2e/requirements.txt"
 CLIENT_REQUIREMENTS = "tests/e2e/clients/requirements.txt"
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 # Tests under the sanitizers are slower by their nature: what is tagged [long], and what needs the
 # default model, is left to release. The long ones first.
 SANITIZED = {
@@ -97,6 +98,16 @@ def build(tally, preset, targets):
     return ok
 
 
+def fetch_model(tally):
+    """The default model, by the program that was built; all tests find it by TROUPE_TEST_MODEL."""
+    done = subprocess.run([ROOT / "build" / "release" / "troupe", "pull", DEFAULT_MODEL],
+                          stdout=subprocess.PIPE, text=True)
+    if done.returncode == 0:
+        os.environ["TROUPE_TEST_MODEL"] = done.stdout.strip()
+    else:
+        tally.add_failure("fetching the default model", f"exit {done.returncode}")
+
+
 class Beside:
     """Runs programs that ask for one core and no clock, two at a time, beside the builds."""
 
@@ -124,7 +135,7 @@ def run_program(tally, preset, folder, filter_text):
         command.append(filter_text)
     environment = dict(os.environ)
     if preset in SANITIZED:
-        del environment["TROUPE_TEST_MODEL"]
+        environment.pop("TROUPE_TEST_MODEL", None)
     started = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, errors="replace", env=environment, timeout=1800)
@@ -210,6 +221,7 @@ def build_and_begin(tally, beside, options):
     built = []
     if build(tally, "release", ["all"]):
         built.append("release")
+        fetch_model(tally)
         for folder in ["cpu", "model", "sim", "runtime", "actors", "storage", "gateway"]:
             beside.begin(run_program, tally, "release", folder, tags)
     if options.quick:

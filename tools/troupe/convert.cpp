@@ -14,6 +14,7 @@
 #include "model/gguf_writer.hpp"
 #include "model/hf_folder.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/known_models.hpp"
 #include "model/model_file.hpp"
 #include "model/quantise.hpp"
 #include "model/tokenizer_export.hpp"
@@ -65,7 +66,9 @@ std::uint32_t file_type_number(model::TensorType type) {
 }
 
 Result<> convert_file(const ConvertFlags& flags) {
-    auto opened = model::open_model(flags.from);
+    const auto path = model::find_model(flags.from);
+    if (!path) return path.error();
+    auto opened = model::open_model(*path);
     if (!opened) return opened.error();
     // A model that would not run is better refused now.
     const auto about = [&](const Error& error) {
@@ -102,7 +105,8 @@ int convert(const ConvertFlags& flags) {
 void add_convert(Command& app, Run& run) {
     auto command = app.add_subcommand("convert", "Write a model as one GGUF file");
     const auto flags = std::make_shared<ConvertFlags>();
-    command.add("MODEL", flags->from, "a Hugging Face folder or a GGUF file").required();
+    command.add("MODEL", flags->from, "a Hugging Face folder, a GGUF file or a pulled model")
+        .required();
     command.add("OUT", flags->to, "the GGUF file to write; must not be there yet").required();
     std::vector<std::string> words{"as-is"};
     for (const model::TensorType type : model::kQuantisableTypes)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "model/gguf.hpp"
+#include "model/known_models.hpp"
 #include "model/model_file.hpp"
 #include "runtime/base/log.hpp"
 #include "tools/troupe/command.hpp"
@@ -22,7 +23,7 @@ namespace {
 namespace json = boost::json;
 
 struct InspectFlags {
-    std::string path;
+    std::string model;
     bool as_json = false;
     bool tensors = false;
     std::uint64_t users = 1;
@@ -89,8 +90,9 @@ void print_summary(const model::GgufFile& file, const ModelReport& report) {
                report.architecture, static_cast<double>(report.total.parameters) / million,
                static_cast<double>(file.size_bytes()) / million, report.total.bits_per_weight());
     for (const auto& [type, sums] : report.by_type)
-        fmt::print("  {:<6} {:>5} tensors {:>10.1f} M {:>10.1f} MB {:>7.2f} bits\n", type,
-                   sums.tensors, static_cast<double>(sums.parameters) / million,
+        fmt::print("  {:<6} {:>5} {:<7} {:>10.1f} M {:>10.1f} MB {:>7.2f} bits\n", type,
+                   sums.tensors, sums.tensors == 1 ? "tensor" : "tensors",
+                   static_cast<double>(sums.parameters) / million,
                    static_cast<double>(sums.bytes) / million, sums.bits_per_weight());
     if (report.sizes) {
         const model::Hyperparameters& h = *report.sizes;
@@ -123,10 +125,12 @@ void print_text(const model::GgufFile& file, const ModelReport& report, bool ten
 }
 
 int inspect(const InspectFlags& flags) {
-    const auto file = model::open_model(flags.path);
+    const auto path = model::find_model(flags.model);
+    if (!path) return report(path.error());
+    const auto file = model::open_model(*path);
     if (!file) return report(Error{ErrorKind::io, file.error().message});
     const ModelReport found =
-        describe_model(*file, model::model_name(flags.path), flags.users, flags.context);
+        describe_model(*file, model::model_name(*path), flags.users, flags.context);
     if (flags.as_json)
         std::printf("%s\n", json::serialize(as_json(*file, found)).c_str());
     else
@@ -139,7 +143,8 @@ int inspect(const InspectFlags& flags) {
 void add_inspect(Command& app, Run& run) {
     auto command = app.add_subcommand("inspect", "Show what a model holds and what it would take");
     const auto flags = std::make_shared<InspectFlags>();
-    command.add("MODEL,--model", flags->path, "a GGUF file or a Hugging Face folder").required();
+    command.add("MODEL,--model", flags->model, "a GGUF file, a folder or a pulled model")
+        .required();
     command.add_switch("--json", flags->as_json, "print one JSON object");
     command.add_switch("--tensors", flags->tensors, "list every tensor");
     command.add("--users", flags->users, "memory for so many at once").within(1, 1'000'000);

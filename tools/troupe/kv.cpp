@@ -11,6 +11,7 @@
 #include "cpu/kernels/kv_layout.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/known_models.hpp"
 #include "model/model_file.hpp"
 #include "tools/troupe/command.hpp"
 
@@ -47,7 +48,9 @@ Result<void> read_shape(KvFlags& flags) {
     }
     if (flags.model == "toy")
         return invalid_input("the toy has no layers: give a GGUF file, or --layers and the like");
-    const auto file = model::open_model(flags.model);
+    const auto path = model::find_model(flags.model);
+    if (!path) return path.error();
+    const auto file = model::open_model(*path);
     if (!file) return Error{ErrorKind::io, file.error().message};
     const auto h = model::read_hyperparameters(*file);
     if (!h) return h.error();
@@ -142,7 +145,8 @@ int kv(KvFlags flags) {
 void add_kv(Command& app, Run& run) {
     auto command = app.add_subcommand("kv", "Reckon the memory of a KV cache");
     const auto flags = std::make_shared<KvFlags>();
-    const auto file = command.add("--model,-m", flags->model, "a GGUF file, for the shape");
+    const auto file =
+        command.add("--model,-m", flags->model, "a GGUF file or a pulled model, for the shape");
     const auto add = [&](const char* name, std::uint64_t& value, const char* what) {
         return command.add(name, value, what).positive();
     };

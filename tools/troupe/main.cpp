@@ -32,6 +32,7 @@ int run_program(int argc, char** argv) {
     add_tokenize(app, run);
     add_inspect(app, run);
     add_convert(app, run);
+    add_pull(app, run);
     add_kv(app, run);
     add_bench(app, run);
     add_simulate(app, run);

@@ -7,6 +7,7 @@
 #include "cpu/cpu_backend.hpp"
 #include "gpu/cuda_backend.hpp"
 #include "model/drafting_backend.hpp"
+#include "model/known_models.hpp"
 #include "model/model_file.hpp"
 #include "model/tokenizer_gguf.hpp"
 #include "model/toy_backend.hpp"
@@ -47,10 +48,12 @@ Result<LoadedModel> load_toy() {
     return loaded;
 }
 
-Result<LoadedModel> load_file(const std::string& path) {
+Result<LoadedModel> load_file(const std::string& argument) {
+    const auto path = model::find_model(argument);
+    if (!path) return path.error();
     LoadedModel loaded;
-    loaded.id = model::model_name(path);
-    auto file = model::open_model(path);
+    loaded.id = model::model_name(*path);
+    auto file = model::open_model(*path);
     if (!file) return file.error();
     loaded.file = std::make_unique<model::GgufFile>(std::move(*file));
     auto tokenizer = model::load_tokenizer(*loaded.file);
@@ -158,7 +161,9 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
         return command.add(name, value, what).group(group).shows_default();
     };
     add("--model,-m", flags.model,
-        "a GGUF file, a Hugging Face folder, or toy: a built-in model of ten words")
+        "a GGUF file, a Hugging Face folder, the name of a pulled model, or toy: a built-in model "
+        "of "
+        "ten words")
         .required();
     add("--backend", flags.backend, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
     add("--threads", flags.threads, "compute threads; 0: one a core").within(0, 1024);
@@ -184,12 +189,12 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
         .within(16, 8192);
 }
 
-Result<LoadedModel> load_model(const std::string& path) {
-    return path == "toy" ? load_toy() : load_file(path);
+Result<LoadedModel> load_model(const std::string& argument) {
+    return argument == "toy" ? load_toy() : load_file(argument);
 }
 
-Result<void> load_draft_model(LoadedModel& loaded, const std::string& path) {
-    auto draft = load_model(path);
+Result<void> load_draft_model(LoadedModel& loaded, const std::string& argument) {
+    auto draft = load_model(argument);
     if (!draft) return draft.error();
     if (const auto id = first_difference(*loaded.tokenizer, *draft->tokenizer))
         return Error{ErrorKind::unsupported,

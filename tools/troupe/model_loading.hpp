@@ -1,4 +1,4 @@
-// From a file name (or "toy") to all that serving or trying a model needs.
+// From a file name (or a pulled model's, or "toy") to all that serving or trying a model needs.
 #pragma once
 
 #include <memory>
@@ -40,11 +40,11 @@ struct BackendFlags {
 void add_backend_flags(Command& command, BackendFlags& flags);
 
 // Tokenizer and template; cheap. "toy" is the built-in table model.
-[[nodiscard]] Result<LoadedModel> load_model(const std::string& path);
+[[nodiscard]] Result<LoadedModel> load_model(const std::string& argument);
 
-// Gives `loaded` the model at `path` as its draft model. Errors: those of loading; another
-// vocabulary.
-[[nodiscard]] Result<void> load_draft_model(LoadedModel& loaded, const std::string& path);
+// Gives `loaded` the model that `argument` means as its draft model. Errors: those of loading;
+// another vocabulary.
+[[nodiscard]] Result<void> load_draft_model(LoadedModel& loaded, const std::string& argument);
 
 // Weights and KV cache; of a draft model, too, where there is one. `loaded` must outlive the
 // backend.

@@ -67,7 +67,7 @@ int tokenize(TokenizeFlags flags) {
 void add_tokenize(Command& app, Run& run) {
     auto command = app.add_subcommand("tokenize", "Show the tokens of a text");
     const auto flags = std::make_shared<TokenizeFlags>();
-    command.add("--model,-m", flags->model, "a GGUF file, or toy").required();
+    command.add("--model,-m", flags->model, "a GGUF file, a pulled model, or toy").required();
     command.add("TEXT,--prompt", flags->text, "the text; - reads standard input").required();
     command.add_switch("--control", flags->control,
                        "let spellings of control tokens be those tokens");
