@@ -240,7 +240,8 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const model::GgufFile& 
     if (!kernels) return kernels.error();
     Result<std::unique_ptr<ComputeThreads>> threads = start_threads(options.threads);
     if (!threads) return threads.error();
-    Result<PackedModel> packed = PackedModel::pack(file, options.arithmetic, **threads);
+    Result<PackedModel> packed =
+        PackedModel::pack(file, options.arithmetic, **threads, options.progress);
     if (!packed) return packed.error();
 
     model::BackendInfo info = describe(*packed, **kernels, options, model_digest(file, **threads));

@@ -12,6 +12,7 @@
 #include "cpu/packed_model.hpp"
 #include "model/backend.hpp"
 #include "model/gguf.hpp"
+#include "model/load_progress.hpp"
 #include "model/token.hpp"
 #include "runtime/base/result.hpp"
 
@@ -29,8 +30,9 @@ struct CpuOptions {
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;
     bool huge_pages = true;
-    std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
-    TapFunction tap;                         // for tests: sees the activations between the stages
+    std::vector<model::TokenId> end_tokens;   // all that end an answer, for min_tokens, ignore_eos
+    model::LoadProgress* progress = nullptr;  // told of the weights as they are packed
+    TapFunction tap;                          // for tests: sees the activations between the stages
 };
 
 // `file` must outlive the backend: embeddings are read from its mapping. Errors, each saying what

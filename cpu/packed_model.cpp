@@ -53,7 +53,9 @@ class Packer {
         }
     }
 
-    [[nodiscard]] Result<AlignedBuffer> pack(ComputeThreads& threads) {
+    // `tell(share)` hears what part of all was packed, from any of the threads.
+    template <class Tell>
+    [[nodiscard]] Result<AlignedBuffer> pack(ComputeThreads& threads, Tell tell) {
         Result<AlignedBuffer> buffer = AlignedBuffer::allocate(bytes_);
         if (!buffer) return buffer.error();
         std::byte* at = buffer->data();
@@ -65,6 +67,7 @@ class Packer {
         threads.run(static_cast<std::uint32_t>(pieces_.size()),
                     [&](std::uint32_t piece, std::uint32_t) {
                         packed[piece] = pack_piece(pieces_[piece]);
+                        tell(share_of(pieces_[piece]));
                     });
         for (const Result<>& result : packed) {
             if (!result) return result.error();
@@ -95,6 +98,12 @@ class Packer {
         }
         bytes_ += packed_bytes(target.format, target.rows, target.columns);
         matrices_.push_back({&target, std::move(parts), type});
+    }
+
+    [[nodiscard]] double share_of(const Piece& piece) const {
+        const std::size_t bytes =
+            (piece.panel_end - piece.panel_begin) * matrices_[piece.matrix].target->panel_bytes();
+        return static_cast<double>(bytes) / static_cast<double>(bytes_);
     }
 
     [[nodiscard]] Result<> pack_piece(const Piece& piece) const {
@@ -174,7 +183,7 @@ void Packer::add_layer(const model::LayerWeights& from, PackedLayer& to) {
 }
 
 Result<PackedModel> PackedModel::pack(const model::GgufFile& file, Arithmetic arithmetic,
-                                      ComputeThreads& threads) {
+                                      ComputeThreads& threads, model::LoadProgress* progress) {
     PackedModel packed;
     Result<model::Hyperparameters> hp = model::read_hyperparameters(file);
     if (!hp) return hp.error();
@@ -191,7 +200,10 @@ Result<PackedModel> PackedModel::pack(const model::GgufFile& file, Arithmetic ar
         packer.add_layer(weights->layers[i], packed.layers_[i]);
     packed.output_norm_ = packer.add_norm(weights->output_norm);
     packer.add(packed.output_, weights->output);
-    Result<AlignedBuffer> buffer = packer.pack(threads);
+    Result<AlignedBuffer> buffer = packer.pack(threads, [&](double share) {
+        if (progress == nullptr) return;
+        progress->add(static_cast<std::uint64_t>(share * static_cast<double>(file.size_bytes())));
+    });
     if (!buffer) return buffer.error();
     packed.buffer_ = std::move(*buffer);
     return packed;

@@ -12,6 +12,7 @@
 #include "cpu/kernels/packing.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/load_progress.hpp"
 #include "model/token.hpp"
 #include "model/weights.hpp"
 #include "runtime/base/result.hpp"
@@ -51,11 +52,13 @@ struct PackedLayer {
 
 class PackedModel {
  public:
-    // Reads the model from `file`, which must outlive the result, and packs it on all threads.
+    // Reads the model from `file`, which must outlive the result, and packs it on all threads;
+    // `progress`, which may be null, is told of all of the file's bytes on the way.
     // Errors: those of read_hyperparameters and read_weights; invalid_input for weights that
     // are not finite; out_of_memory.
     [[nodiscard]] static Result<PackedModel> pack(const model::GgufFile& file,
-                                                  Arithmetic arithmetic, ComputeThreads& threads);
+                                                  Arithmetic arithmetic, ComputeThreads& threads,
+                                                  model::LoadProgress* progress = nullptr);
 
     [[nodiscard]] const model::Hyperparameters& hyperparameters() const { return hp_; }
     [[nodiscard]] const std::vector<PackedLayer>& layers() const { return layers_; }

@@ -4,10 +4,13 @@
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
+#include <cmath>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "gateway/admission.hpp"
+#include "gateway/json_writer.hpp"
 
 namespace troupe::gateway {
 namespace {
@@ -21,13 +24,19 @@ HttpReply json_reply(const json::value& body, unsigned status = 200) {
     return reply;
 }
 
-HttpReply ready(const ServerContext& context) {
-    if (context.serving != nullptr && !context.draining)
-        return json_reply({{"status", "ready"}, {"model", context.serving->model.id}});
-    const char* why = context.draining ? "the server is shutting down" : "the model is loading";
-    auto reply = json_reply({{"status", "unavailable"}, {"reason", why}}, 503);
+HttpReply unavailable(std::string body) {
+    HttpReply reply;
+    reply.status = 503;
+    reply.body = std::move(body);
     reply.headers.emplace_back("Retry-After", "1");
     return reply;
+}
+
+HttpReply ready(const ServerContext& context) {
+    if (context.draining)
+        return unavailable(R"({"status":"unavailable","reason":"the server is shutting down"})");
+    if (context.serving == nullptr) return unavailable(loading_json(context.loading));
+    return json_reply({{"status", "ready"}, {"model", context.serving->model.id}});
 }
 
 json::object limits(const ServerContext& context) {
@@ -127,6 +136,16 @@ HttpReply refusal(unsigned status, std::string_view code, std::string_view messa
 }
 
 }  // namespace
+
+std::string loading_json(const model::LoadProgress& loading) {
+    std::string out;
+    JsonObject body(out);
+    body.text("status", "loading");
+    body.text("reason", "the model is loading");
+    append_json_number(body.field("loaded"), std::floor(loading.loaded() * 100) / 100);
+    body.close();
+    return out;
+}
 
 HttpReply client_secret_reply(std::string_view body, const Client& client, ServerContext& context) {
     if (!client.key)

@@ -10,6 +10,9 @@ namespace troupe::gateway {
 
 [[nodiscard]] HttpReply operations_reply(Page page, const Client& client, ServerContext& context);
 
+// What /ready says while the model loads.
+[[nodiscard]] std::string loading_json(const model::LoadProgress& loading);
+
 // POST /v1/realtime/client_secrets, from a client that has shown a key.
 [[nodiscard]] HttpReply client_secret_reply(std::string_view body, const Client& client,
                                             ServerContext& context);

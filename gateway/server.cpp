@@ -26,11 +26,11 @@ constexpr std::size_t kSweptAtOnce = 200;
 
 class Server::Impl {
  public:
-    Impl(runtime::Lane& io, ServerSettings settings)
+    Impl(runtime::Lane& io, ServerSettings settings, const model::LoadProgress& loading)
         : io_(io),
           settings_(std::move(settings)),
           encrypted_(settings_.tls != nullptr),
-          context_{settings_, io, io.clock(), metrics_},
+          context_{settings_, io, io.clock(), metrics_, loading},
           acceptor_(io.executor()),
           sweep_timer_(io.executor()) {}
 
@@ -158,8 +158,9 @@ class Server::Impl {
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
-Result<std::unique_ptr<Server>> Server::listen(runtime::Lane& io, ServerSettings settings) {
-    auto impl = std::make_unique<Impl>(io, std::move(settings));
+Result<std::unique_ptr<Server>> Server::listen(runtime::Lane& io, ServerSettings settings,
+                                               const model::LoadProgress& loading) {
+    auto impl = std::make_unique<Impl>(io, std::move(settings), loading);
     if (auto bound = impl->bind(); !bound) return bound.error();
     return std::unique_ptr<Server>(new Server(std::move(impl)));
 }

@@ -14,10 +14,11 @@ namespace troupe::gateway {
 
 class Server {
  public:
-    // Binds and listens; refuses a public address without keys. The error says what to do. `io`
-    // must outlive the server.
+    // Binds and listens; refuses a public address without keys. The error says what to do. `io` and
+    // `loading`, of which clients are told until ready(), must outlive the server.
     [[nodiscard]] static Result<std::unique_ptr<Server>> listen(runtime::Lane& io,
-                                                                ServerSettings settings);
+                                                                ServerSettings settings,
+                                                                const model::LoadProgress& loading);
     ~Server();
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;

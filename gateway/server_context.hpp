@@ -17,6 +17,7 @@
 #include "gateway/metrics.hpp"
 #include "gateway/served_model.hpp"
 #include "gateway/tls.hpp"
+#include "model/load_progress.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/lane.hpp"
 
@@ -84,6 +85,7 @@ struct ServerContext {
     runtime::Lane& io;
     const runtime::Clock& clock;
     Metrics& metrics;
+    const model::LoadProgress& loading;
     EphemeralKeys ephemeral_keys{};
     const Serving* serving = nullptr;  // null while the model loads
     bool draining = false;

@@ -73,7 +73,7 @@ Result<std::unique_ptr<DeviceBackend>> make_on_device(const model::GgufFile& fil
                                                       const CudaOptions& options) {
     const Result<cudaDeviceProp> card = find_card();
     if (!card) return card.error();
-    Result<DeviceModel> device = upload_model(file);
+    Result<DeviceModel> device = upload_model(file, options.progress);
     if (!device) return device.error();
     const Result<> fits = model::check_window(options.window, device->hp.context_length);
     if (!fits) return fits.error();
@@ -92,6 +92,7 @@ class RecoveringBackend final : public model::Backend, private DeviceUser {
         : file_(file), options_(std::move(options)), backend_(std::move(backend)) {
         info_ = backend_->info();
         options_.kv_pages = info_.pages_total;
+        options_.progress = nullptr;  // nobody watches what reset() does
     }
 
     [[nodiscard]] const model::BackendInfo& info() const override { return info_; }

@@ -11,6 +11,7 @@
 #include "model/attention_window.hpp"
 #include "model/backend.hpp"
 #include "model/gguf.hpp"
+#include "model/load_progress.hpp"
 #include "model/token.hpp"
 #include "runtime/base/result.hpp"
 
@@ -25,7 +26,8 @@ struct CudaOptions {
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;
     bool graphs = true;  // false: small steps, too, are launched kernel by kernel
-    std::vector<model::TokenId> end_tokens;  // all that end an answer, for min_tokens, ignore_eos
+    model::LoadProgress* progress = nullptr;  // told of the weights as they are uploaded
+    std::vector<model::TokenId> end_tokens;   // all that end an answer, for min_tokens, ignore_eos
 };
 
 // `file` must outlive the backend: after a fault of the device, which nothing on it survives,

@@ -238,7 +238,7 @@ bool DeviceModel::on_tensor_units() const {
            });
 }
 
-Result<DeviceModel> upload_model(const model::GgufFile& file) {
+Result<DeviceModel> upload_model(const model::GgufFile& file, model::LoadProgress* progress) {
     DeviceModel device;
     Result<model::Hyperparameters> hp = model::read_hyperparameters(file);
     if (!hp) return hp.error();
@@ -256,6 +256,8 @@ Result<DeviceModel> upload_model(const model::GgufFile& file) {
     const auto upload = [&](std::initializer_list<const Matrix*> parts) {
         MatrixBuffer buffer = upload_matrix({parts.begin(), parts.size()});
         device.weight_bytes += buffer.bytes();
+        for (const Matrix* part : parts)
+            if (progress != nullptr) progress->add(part->bytes.size());
         return buffer;
     };
     device.token_embd = upload({&weights->token_embd});

@@ -10,6 +10,7 @@
 #include "gpu/kernels/weights.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/load_progress.hpp"
 #include "model/weights.hpp"
 #include "runtime/base/result.hpp"
 
@@ -59,6 +60,7 @@ struct DeviceModel {
 // Errors: those of reading the model; unsupported for blocks that are not Llama's, that with biases
 // (Qwen 2) or with normed heads (Qwen 3), and for heads that the kernels cannot hold. Throws
 // BackendError where the device has no room.
-[[nodiscard]] Result<DeviceModel> upload_model(const model::GgufFile& file);
+[[nodiscard]] Result<DeviceModel> upload_model(const model::GgufFile& file,
+                                               model::LoadProgress* progress = nullptr);
 
 }  // namespace troupe::gpu

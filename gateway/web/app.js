@@ -22,6 +22,7 @@ const context = {tokensMax: Infinity};
 let current;  // the conversation shown; not in chat.conversations until it has a message
 let drawing = false;
 let online;  // unknown until the first attempt has ended
+let loading = false;
 
 const status = new StatusView({
     pill: $("connection"), retry: $("retry"), notices: $("notices"), announcer: $("announcer"),
@@ -38,6 +39,7 @@ const connection = new Connection({
     key: sessionStorage.getItem(keyStorage),
     onState: connectionChanged,
     onEvent: eventReceived,
+    findLoaded,
 });
 
 const chat = new Chat({
@@ -130,8 +132,10 @@ function announceChange(before, after) {
     else status.announce([endings[after.phase], statsText(after)[0]].filter(Boolean).join(", "));
 }
 
-// The pill counts down every second, so it is no live region; a change is announced once.
+// The pill counts every second, so it is no live region; a change is announced once.
 function announceConnection(phase) {
+    if (phase === "loading" && !loading) status.announce("The server loads its model.");
+    loading = phase === "loading";
     if (phase === "waiting" && online !== false) status.announce("The connection was lost.");
     if (phase === "open" && online === false) status.announce("Connected again.");
     if (phase === "waiting") online = false;
@@ -172,6 +176,15 @@ function forgetOnServer(responseId) {
     fetch(`/v1/responses/${responseId}`, {method: "DELETE", headers: withKey()}).catch(() => {
         // Then the server forgets it when its time comes.
     });
+}
+
+async function findLoaded() {
+    try {
+        const answer = await (await fetch("/ready", {headers: withKey()})).json();
+        return answer.status === "loading" ? answer.loaded : null;
+    } catch {
+        return null;
+    }
 }
 
 async function loadModel() {

@@ -1,10 +1,11 @@
 // The WebSocket to /v1/responses: opens it, keeps it alive, reconnects with backoff, parses events.
 // Knows nothing of conversations. Owns one socket and its timers.
 //
-// state: {phase, reason, retryAt}
+// state: {phase, reason, retryAt, loaded}
 //   connecting    a socket is being opened
 //   open          events flow
 //   waiting       closed (reason); the next attempt is at retryAt
+//   loading       the server loads its model, of which `loaded` (0 to 1) is there; then it connects
 //   unauthorized  closed with 4401; waits for setKey()
 
 import {explainClose} from "./errors.js";
@@ -13,6 +14,7 @@ const backoffFirstMs = 500;
 const backoffMaxMs = 15_000;
 const pingEveryMs = 20_000;
 const silenceMaxMs = 50_000;
+const loadingPollMs = 500;
 const authenticationFailed = 4401;
 
 // Milliseconds to wait before attempt number `attempt` (from 0): doubling, with up to a third off
@@ -23,15 +25,16 @@ export function backoffMs(attempt, random) {
 }
 
 export class Connection {
-    // onState(state) and onEvent(event) are called for every change and every parsed event.
-    constructor({url, key, onState, onEvent}) {
-        Object.assign(this, {url, key, onState, onEvent});
+    // onState(state) and onEvent(event) are called for every change and every parsed event;
+    // findLoaded() gives what share of the model is loaded, null of a server that is not loading.
+    constructor({url, key, onState, onEvent, findLoaded}) {
+        Object.assign(this, {url, key, onState, onEvent, findLoaded});
         this.socket = null;
         this.attempt = 0;
         this.retryTimer = null;
         this.pingTimer = null;
         this.heardAt = 0;
-        this.state = {phase: "connecting", reason: "", retryAt: null};
+        this.state = {phase: "connecting", reason: "", retryAt: null, loaded: null};
         window.addEventListener("online", () => this.retryNow());
         document.addEventListener("visibilitychange", () => {
             if (!document.hidden) this.retryNow();
@@ -119,11 +122,27 @@ export class Connection {
         const delay = backoffMs(this.attempt, Math.random());
         this.attempt += 1;
         this.retryTimer = setTimeout(() => this.open(), delay);
-        this.setState("waiting", explainClose(code), Date.now() + delay);
+        this.setState("waiting", explainClose(code), {retryAt: Date.now() + delay});
+        this.watchLoading();
     }
 
-    setState(phase, reason, retryAt = null) {
-        this.state = {phase, reason, retryAt};
+    // A server that loads its model refuses sockets without saying why, but tells who asks.
+    async watchLoading() {
+        const before = this.state;
+        const loaded = await this.findLoaded();
+        if (this.state !== before) return;
+        if (loaded !== null) {
+            clearTimeout(this.retryTimer);
+            this.attempt = 0;
+            this.retryTimer = setTimeout(() => this.watchLoading(), loadingPollMs);
+            this.setState("loading", "The server loads its model.", {loaded});
+        } else if (before.phase === "loading") {
+            this.open();
+        }
+    }
+
+    setState(phase, reason, {retryAt = null, loaded = null} = {}) {
+        this.state = {phase, reason, retryAt, loaded};
         this.onState(this.state);
     }
 }

@@ -24,12 +24,13 @@ export class StatusView {
     }
 
     renderText() {
-        const {phase, retryAt} = this.state;
+        const {phase, retryAt, loaded} = this.state;
         const seconds = Math.max(0, Math.ceil((retryAt - Date.now()) / 1000));
         const texts = {
             connecting: "Connecting",
             open: "Connected",
             waiting: `Offline, retry in ${seconds} s`,
+            loading: `Loading the model, ${Math.floor(loaded * 100)} %`,
             unauthorized: "Access key needed",
         };
         this.pill.querySelector(".label").textContent = texts[phase];

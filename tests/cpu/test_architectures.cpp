@@ -139,6 +139,21 @@ TEST_CASE("No architecture's scores depend on batch, cut, threads or instruction
     }
 }
 
+TEST_CASE("Once a model of any architecture is there, all of its file was told as loaded",
+          "[cpu][architectures]") {
+    for (const char* name : kArchitectureModels) {
+        CAPTURE(name);
+        const TinyModel tiny(name, TensorType::f32);
+        model::LoadProgress progress;
+        progress.expect(tiny.file.size_bytes());
+        cpu::CpuOptions options = tiny_options(cpu::Arithmetic::native);
+        options.progress = &progress;
+        const auto backend = make_backend(tiny.file, options);
+        CHECK(progress.loaded() > 0.99);  // each piece is rounded down
+        CHECK(progress.loaded() <= 1);
+    }
+}
+
 TEST_CASE("An architecture with windows of its own keeps them under a narrower one",
           "[cpu][architectures]") {
     const TinyModel tiny("gemma2", TensorType::f32);

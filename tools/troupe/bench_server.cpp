@@ -80,7 +80,7 @@ Result<std::unique_ptr<BenchServer>> BenchServer::start(const Settings& settings
     edge.port = 0;
     edge.connections_max = 100'000;
     edge.sockets_per_address_max = 100'000;
-    auto server = gateway::Server::listen(bench->io_, std::move(edge));
+    auto server = gateway::Server::listen(bench->io_, std::move(edge), bench->loading_);
     if (!server) return server.error();
     bench->server_ = std::move(*server);
     bench->engine_.start();

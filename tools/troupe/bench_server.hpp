@@ -11,6 +11,7 @@
 #include "actors/hub.hpp"
 #include "gateway/server.hpp"
 #include "model/backend.hpp"
+#include "model/load_progress.hpp"
 #include "runtime/thread.hpp"
 #include "tools/troupe/model_loading.hpp"
 
@@ -45,6 +46,7 @@ class BenchServer {
     [[nodiscard]] actors::HubSettings hub_settings() const;
 
     LoadedModel loaded_;
+    model::LoadProgress loading_;  // of which nobody hears: the toy is there at once
     runtime::SteadyClock clock_;
     runtime::NamedThread io_;
     runtime::NamedThread engine_lane_;

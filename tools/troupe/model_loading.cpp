@@ -13,6 +13,7 @@
 #include "model/toy_backend.hpp"
 #include "model/toy_model.hpp"
 #include "runtime/base/log.hpp"
+#include "tools/troupe/load_display.hpp"
 
 namespace troupe::tools {
 namespace {
@@ -67,37 +68,43 @@ Result<LoadedModel> load_file(const std::string& argument) {
     return loaded;
 }
 
-// Of a model that drafts for another, the other's description is given: it gets as many pages, and
-// room in a step to catch up.
-std::unique_ptr<model::Backend> make_toy_backend(const BackendFlags& flags,
-                                                 const model::BackendInfo* draft_of) {
+// One of the backends on its way. Of a model that drafts for another, the other's description is
+// given: it gets as many pages, and room in a step to catch up.
+struct Making {
+    const LoadedModel& loaded;
+    const BackendFlags& flags;
+    model::LoadProgress& progress;
+    const model::BackendInfo* draft_of = nullptr;
+};
+
+std::unique_ptr<model::Backend> make_toy_backend(const Making& making) {
     model::ToyBackendOptions options;
-    if (flags.context_max != 0) options.context_length = flags.context_max;
-    options.slots_max = flags.running_max;
-    if (draft_of != nullptr) options.tokens_per_step_max += options.slots_max;
+    if (making.flags.context_max != 0) options.context_length = making.flags.context_max;
+    options.slots_max = making.flags.running_max;
+    if (making.draft_of != nullptr) options.tokens_per_step_max += options.slots_max;
     return std::make_unique<model::ToyBackend>(options);
 }
 
 // What the options of every backend have.
 template <class Options>
-void set_common(Options& options, const LoadedModel& loaded, const BackendFlags& flags,
-                const model::BackendInfo* draft_of) {
+void set_common(Options& options, const Making& making) {
+    const BackendFlags& flags = making.flags;
+    options.progress = &making.progress;
     options.kv_memory_bytes = flags.kv_memory_bytes;
     options.context_length_max = flags.context_max;
     options.slots_max = flags.running_max;
     options.tokens_per_step_max = flags.step_tokens_max;
-    if (draft_of != nullptr) {
-        options.kv_pages = draft_of->pages_total;
-        options.context_length_max = draft_of->context_length;
+    if (making.draft_of != nullptr) {
+        options.kv_pages = making.draft_of->pages_total;
+        options.context_length_max = making.draft_of->context_length;
         options.tokens_per_step_max += options.slots_max;
     }
-    const auto ends = loaded.tokenizer->end_tokens();
+    const auto ends = making.loaded.tokenizer->end_tokens();
     options.end_tokens.assign(ends.begin(), ends.end());
 }
 
-Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& loaded,
-                                                         const BackendFlags& flags,
-                                                         const model::BackendInfo* draft_of) {
+Result<std::unique_ptr<model::Backend>> make_cpu_backend(const Making& making) {
+    const BackendFlags& flags = making.flags;
     cpu::CpuOptions options;
     options.threads = flags.threads;
     options.arithmetic =
@@ -106,13 +113,12 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const LoadedModel& load
     for (const cpu::KvType type : cpu::kv_types)
         if (flags.kv_type == to_string(type)) options.kv_type = type;
     if (flags.window != 0) options.window = {flags.window, flags.sinks};
-    set_common(options, loaded, flags, draft_of);
-    return cpu::make_cpu_backend(*loaded.file, options);
+    set_common(options, making);
+    return cpu::make_cpu_backend(*making.loaded.file, options);
 }
 
-Result<std::unique_ptr<model::Backend>> make_cuda_backend(const LoadedModel& loaded,
-                                                          const BackendFlags& flags,
-                                                          const model::BackendInfo* draft_of) {
+Result<std::unique_ptr<model::Backend>> make_cuda_backend(const Making& making) {
+    const BackendFlags& flags = making.flags;
     if (flags.kv_type == "f32" || flags.kv_type == "int4")
         return Error{ErrorKind::unsupported,
                      fmt::format("the CUDA backend has no KV cache of {}: use --kv f16 or int8, or "
@@ -121,26 +127,25 @@ Result<std::unique_ptr<model::Backend>> make_cuda_backend(const LoadedModel& loa
     gpu::CudaOptions options;
     if (flags.kv_type == "int8") options.kv_form = gpu::KvForm::int8;
     if (flags.window != 0) options.window = {flags.window, flags.sinks};
-    set_common(options, loaded, flags, draft_of);
-    return gpu::make_cuda_backend(*loaded.file, options);
+    set_common(options, making);
+    return gpu::make_cuda_backend(*making.loaded.file, options);
 }
 
-Result<std::unique_ptr<model::Backend>> make_one(const LoadedModel& loaded,
-                                                 const BackendFlags& flags,
-                                                 const model::BackendInfo* draft_of) {
-    if (!loaded.file) {
+Result<std::unique_ptr<model::Backend>> make_one(const Making& making) {
+    const BackendFlags& flags = making.flags;
+    if (!making.loaded.file) {
         if (flags.window != 0)
             return invalid_input("the toy looks at the last word alone: leave --window out");
-        return make_toy_backend(flags, draft_of);
+        return make_toy_backend(making);
     }
     if (flags.backend == "cuda" || (flags.backend == "auto" && kAutoTriesCuda)) {
-        auto backend = make_cuda_backend(loaded, flags, draft_of);
+        auto backend = make_cuda_backend(making);
         const bool fall_back =
             flags.backend == "auto" && !backend && backend.error().kind == ErrorKind::unsupported;
         if (!fall_back) return backend;
         log::info("{}; running on the CPU", backend.error().message);
     }
-    return make_cpu_backend(loaded, flags, draft_of);
+    return make_cpu_backend(making);
 }
 
 // The first id that the two vocabularies spell differently, or nullopt.
@@ -206,10 +211,16 @@ Result<void> load_draft_model(LoadedModel& loaded, const std::string& argument) 
 }
 
 Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
-                                                     const BackendFlags& flags) {
-    auto target = make_one(loaded, flags, nullptr);
+                                                     const BackendFlags& flags,
+                                                     model::LoadProgress* watched) {
+    model::LoadProgress unwatched;
+    model::LoadProgress& progress = watched != nullptr ? *watched : unwatched;
+    for (const LoadedModel* each = &loaded; each != nullptr; each = each->draft.get())
+        if (each->file) progress.expect(each->file->size_bytes());
+    const LoadDisplay display(loaded.id, progress);
+    auto target = make_one({loaded, flags, progress});
     if (!target || !loaded.draft) return target;
-    auto draft = make_one(*loaded.draft, flags, &(*target)->info());
+    auto draft = make_one({*loaded.draft, flags, progress, &(*target)->info()});
     if (!draft)
         return Error{draft.error().kind, fmt::format("the draft model: {}", draft.error().message)};
     return std::make_unique<model::DraftingBackend>(std::move(*target), std::move(*draft));

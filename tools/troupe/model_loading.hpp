@@ -8,6 +8,7 @@
 #include "model/backend.hpp"
 #include "model/chat_template.hpp"
 #include "model/gguf.hpp"
+#include "model/load_progress.hpp"
 #include "model/tokenizer.hpp"
 #include "runtime/base/result.hpp"
 #include "tools/troupe/flags.hpp"
@@ -47,8 +48,8 @@ void add_backend_flags(Command& command, BackendFlags& flags);
 [[nodiscard]] Result<void> load_draft_model(LoadedModel& loaded, const std::string& argument);
 
 // Weights and KV cache; of a draft model, too, where there is one. `loaded` must outlive the
-// backend.
-[[nodiscard]] Result<std::unique_ptr<model::Backend>> make_backend(const LoadedModel& loaded,
-                                                                   const BackendFlags& flags);
+// backend. Shows on stderr how far it is, and tells `watched`, which may be null.
+[[nodiscard]] Result<std::unique_ptr<model::Backend>> make_backend(
+    const LoadedModel& loaded, const BackendFlags& flags, model::LoadProgress* watched = nullptr);
 
 }  // namespace troupe::tools

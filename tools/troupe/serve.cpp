@@ -13,6 +13,7 @@
 #include "actors/limits.hpp"
 #include "gateway/server.hpp"
 #include "gateway/wire_response.hpp"
+#include "model/load_progress.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/offload.hpp"
 #include "runtime/supervisor.hpp"
@@ -101,7 +102,7 @@ class Service {
 
     // Until a signal or a fault ends it.
     int run() {
-        auto server = gateway::Server::listen(io_, flags_.server);
+        auto server = gateway::Server::listen(io_, flags_.server, progress_);
         if (!server) return report(server.error());
         server_ = std::move(*server);
         io_.start();
@@ -149,7 +150,7 @@ class Service {
         loaded_ = std::move(*loaded);
         const auto speculation = prepare_speculation(flags_.speculation, loaded_);
         if (!speculation) return speculation.error();
-        auto backend = make_backend(loaded_, flags_.backend);
+        auto backend = make_backend(loaded_, flags_.backend, &progress_);
         if (!backend) return backend.error();
         backend_ = std::move(*backend);
         const auto& info = backend_->info();
@@ -258,6 +259,7 @@ class Service {
 
     const ServeFlags flags_;
     runtime::SteadyClock clock_;
+    model::LoadProgress progress_;
     runtime::NamedThread main_;
     runtime::NamedThread io_;
     runtime::NamedThread engine_lane_;

@@ -11,7 +11,7 @@ response.create on the WebSocket with a scripted answer chosen by a word in the 
     forget  as drop, and the server knows nothing afterwards
 
 Anything else gets a short showcase of markdown. After `drop` new connections are refused for
---down seconds. An answer that a closed socket cut off goes on for who resumes it. With --key a
+--down seconds, and with --load seconds at the start, for which the server says that it is loading. An answer that a closed socket cut off goes on for who resumes it. With --key a
 client must offer that key as a subprotocol.
 """
 
@@ -364,7 +364,7 @@ async def refuse_key(socket):
 
 async def responses(request):
     state = request.app["state"]
-    if time.monotonic() < state["down_until"]:
+    if time.monotonic() < max(state["down_until"], state["loaded_at"]):
         return web.Response(status=503)
     socket = web.WebSocketResponse(protocols=("troupe.v1",))
     await socket.prepare(request)
@@ -398,6 +398,16 @@ async def models(request):
     return web.json_response({"object": "list", "data": [model]})
 
 
+async def ready(request):
+    state = request.app["state"]
+    left_s = state["loaded_at"] - time.monotonic()
+    if left_s <= 0:
+        return web.json_response({"status": "ready", "model": MODEL})
+    loaded = 1 - left_s / state["load_s"]
+    return web.json_response({"status": "loading", "reason": "the model is loading",
+                              "loaded": loaded}, status=503)
+
+
 def file_response(path):
     if not path.is_file():
         raise web.HTTPNotFound()
@@ -423,15 +433,17 @@ async def asset(request):
     return file_response(WEB / name)
 
 
-def make_app(key="", down_s=4.0):
+def make_app(key="", down_s=4.0, load_s=0.0):
     mimetypes.add_type("text/javascript", ".js")
     mimetypes.add_type("font/woff2", ".woff2")
     app = web.Application()
-    app["state"] = {"key": key, "down_s": down_s, "down_until": 0.0, "resumable": {}, "forgotten": []}
+    app["state"] = {"key": key, "down_s": down_s, "down_until": 0.0, "load_s": load_s,
+                    "loaded_at": time.monotonic() + load_s, "resumable": {}, "forgotten": []}
     app["vendor"] = vendor_files()
     app.add_routes([
         web.get("/", index), web.get("/assets/{name:.+}", asset),
         web.get("/v1/models", models), web.get("/v1/responses", responses),
+        web.get("/ready", ready),
         web.delete("/v1/responses/{id}", forget),
     ])
     return app
@@ -442,8 +454,9 @@ def main():
     parser.add_argument("--port", type=int, default=8999)
     parser.add_argument("--key", default="")
     parser.add_argument("--down", type=float, default=4.0)
+    parser.add_argument("--load", type=float, default=0.0)
     arguments = parser.parse_args()
-    web.run_app(make_app(arguments.key, arguments.down), host="127.0.0.1", port=arguments.port,
+    web.run_app(make_app(arguments.key, arguments.down, arguments.load), host="127.0.0.1", port=arguments.port,
                 print=None)
 
 

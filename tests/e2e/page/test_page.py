@@ -448,5 +448,37 @@ class AccessKey(PageCase):
         self.assertFalse(page.script("return document.getElementById('key').open"))
 
 
+@scripted
+class Loading(PageCase):
+    fake_arguments = ("--load", "4")
+    expected_console = ("/ready", "/v1/responses")
+
+    def setUp(self):
+        self.page = Page(self.driver, self.url, SHOTS)
+        self.driver.get(self.url)
+
+    def test_the_page_says_how_far_the_model_is_and_then_connects(self):
+        page = self.page
+        percents = []
+
+        def watched():
+            phase, text, retry_hidden = page.script("""
+                const pill = document.getElementById("connection");
+                return [pill.dataset.phase, pill.innerText.trim(),
+                        document.getElementById("retry").hidden];""")
+            if phase == "loading":
+                self.assertTrue(retry_hidden)
+                self.assertRegex(text, r"^Loading the model, \d+ %$")
+                percents.append(int(text.split()[-2]))
+                page.shot("loading")
+            return phase == "open"
+
+        page.until(watched, "it connects by itself")
+        self.assertTrue(percents)
+        self.assertEqual(percents, sorted(percents))
+        page.send("hello")
+        page.until_phase("done")
+
+
 if __name__ == "__main__":
     unittest.main()
