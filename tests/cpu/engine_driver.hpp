@@ -87,6 +87,16 @@ class EngineDriver {
         add(slot, {&drawn, 1}, 1, logits_count);
     }
 
+    // Opens `to` with the first full pages of `from`, as after a hit in the prefix cache.
+    void reuse(model::SlotId from, model::SlotId to, std::size_t pages) {
+        open(to);
+        slots_[to].position = static_cast<std::uint32_t>(pages * model::kPageTokens);
+        slots_[to].pages.assign(slots_[from].pages.begin(),
+                                slots_[from].pages.begin() + static_cast<std::ptrdiff_t>(pages));
+        for (const model::PageId page : slots_[to].pages)
+            plan_.grants.push_back({to, page});
+    }
+
     // Opens `to` with what `from` holds: all full pages shared, the last one copied.
     void fork(model::SlotId from, model::SlotId to) {
         open(to);

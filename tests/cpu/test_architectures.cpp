@@ -101,6 +101,35 @@ void check_invariance(const TinyModel& tiny, cpu::KvType kv_type) {
     CHECK(engine.run().logits == alone);
 }
 
+// A prompt of which another sequence, with another end, has computed the first pages: after each of
+// the other tokens the bits that the prompt has by itself, and the same answer.
+void check_reuse(const TinyModel& tiny, const cpu::CpuOptions& options, std::size_t pages) {
+    const std::size_t begin = pages * model::kPageTokens;
+    REQUIRE(begin < tiny.tokens.size());
+    const Tokens rest(tiny.tokens.begin() + static_cast<std::ptrdiff_t>(begin), tiny.tokens.end());
+    const auto rows = static_cast<std::uint32_t>(rest.size());
+    const auto fresh = make_backend(tiny.file, options);
+    EngineDriver alone(*fresh);
+    alone.open(0);
+    const auto scores = alone.prefill(0, tiny.tokens, rows);
+    const auto answer = alone.continue_greedily(0, 20);
+
+    Tokens other(tiny.tokens.begin(), tiny.tokens.begin() + static_cast<std::ptrdiff_t>(begin));
+    other.insert(other.end(), rest.rbegin(), rest.rend());
+    const auto backend = make_backend(tiny.file, options);
+    EngineDriver engine(*backend);
+    engine.shuffle_pages(5);
+    engine.open(0);
+    engine.prefill(0, other, 1, 11);
+    engine.continue_greedily(0, 9);
+    for (const std::uint32_t chunk : {0U, 5U}) {
+        const model::SlotId slot = 1 + chunk;
+        engine.reuse(0, slot, pages);
+        CHECK(engine.prefill(slot, rest, rows, chunk) == scores);
+        CHECK(engine.continue_greedily(slot, answer.size()) == answer);
+    }
+}
+
 }  // namespace
 
 TEST_CASE("Tiny models of each architecture have the scores that transformers gives them",
@@ -135,6 +164,22 @@ TEST_CASE("No architecture's scores depend on batch, cut, threads or instruction
         for (const cpu::KvType kv_type : {cpu::KvType::f16, cpu::KvType::int8}) {
             CAPTURE(name, to_string(kv_type));
             check_invariance(tiny, kv_type);
+        }
+    }
+}
+
+TEST_CASE("Every architecture goes on from another's pages as from its own",
+          "[cpu][architectures]") {
+    for (const char* name : kArchitectureModels) {
+        TinyModel tiny(name, TensorType::f32);
+        const auto bytes = as_q8_0(tiny.reference);
+        tiny.file = model::GgufFile::parse(bytes).value();
+        for (const cpu::KvType kv_type : cpu::kv_types) {
+            CAPTURE(name, to_string(kv_type));
+            cpu::CpuOptions options = tiny_options(cpu::Arithmetic::native);
+            options.kv_type = kv_type;
+            for (std::size_t pages = 1; pages * model::kPageTokens < tiny.tokens.size(); ++pages)
+                check_reuse(tiny, options, pages);
         }
     }
 }
