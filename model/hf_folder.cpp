@@ -29,12 +29,25 @@ Error in_file(const fs::path& path, const Error& error) {
     return Error{error.kind, fmt::format("{}: {}", path.string(), error.message)};
 }
 
+// A parser takes fifteen times the text for a moment, so that is bounded: no published config.json
+// comes near the first, and the largest tokenizer.json has half of the second.
+constexpr std::size_t kConfigBytesMax = 4U << 20;
+constexpr std::size_t kTextBytesMax = 64U << 20;
+
+Result<std::string> read_text(const fs::path& path, std::size_t bytes_max) {
+    const auto mapped = MappedFile::open(path);
+    if (!mapped) return mapped.error();
+    if (mapped->bytes().size() > bytes_max)
+        return invalid_input(fmt::format("{} has {} bytes; at most {} are read", path.string(),
+                                         mapped->bytes().size(), bytes_max));
+    return std::string(as_text(mapped->bytes()));
+}
+
 // The text of a file that need not be there: empty where it is not.
-Result<std::string> read_text(const fs::path& path) {
-    auto mapped = MappedFile::open(path);
-    if (mapped) return std::string(as_text(mapped->bytes()));
-    if (mapped.error().kind == ErrorKind::not_found) return std::string();
-    return mapped.error();
+Result<std::string> find_text(const fs::path& path, std::size_t bytes_max = kTextBytesMax) {
+    auto text = read_text(path, bytes_max);
+    if (!text && text.error().kind == ErrorKind::not_found) return std::string();
+    return text;
 }
 
 // Tensors by part: which file has which. One unnamed set for a folder without an index.
@@ -81,10 +94,9 @@ class Folder {
 };
 
 Result<> Folder::read_config() {
-    const fs::path path = path_ / "config.json";
-    auto mapped = MappedFile::open(path);
-    if (!mapped) return mapped.error();
-    config_ = as_text(mapped->bytes());
+    auto text = read_text(path_ / "config.json", kConfigBytesMax);
+    if (!text) return text.error();
+    config_ = std::move(*text);
     auto shape = read_hf_config(config_, out_);
     if (!shape)
         return Error{shape.error().kind,
@@ -95,11 +107,11 @@ Result<> Folder::read_config() {
 }
 
 Result<> Folder::read_tokenizer() {
-    auto tokenizer = read_text(path_ / "tokenizer.json");
+    auto tokenizer = find_text(path_ / "tokenizer.json");
     if (!tokenizer) return tokenizer.error();
-    auto config = read_text(path_ / "tokenizer_config.json");
+    auto config = find_text(path_ / "tokenizer_config.json");
     if (!config) return config.error();
-    auto chat_template = read_text(path_ / "chat_template.jinja");
+    auto chat_template = find_text(path_ / "chat_template.jinja");
     if (!chat_template) return chat_template.error();
     if (chat_template->empty()) {
         auto found = find_hf_chat_template(*config);
@@ -114,7 +126,7 @@ Result<> Folder::read_tokenizer() {
 
 // generation_config.json goes before config.json: one id or a list of them.
 Result<> Folder::read_end_tokens() {
-    auto generation = read_text(path_ / "generation_config.json");
+    auto generation = find_text(path_ / "generation_config.json", kConfigBytesMax);
     if (!generation) return generation.error();
     for (const std::string* json : {&*generation, &config_}) {
         simdjson::dom::parser parser;
@@ -163,7 +175,7 @@ Result<> Folder::read_part(const std::string& name, const std::set<std::string>&
 
 Result<> Folder::read_weights() {
     const fs::path index_path = path_ / "model.safetensors.index.json";
-    auto index = read_text(index_path);
+    auto index = find_text(index_path);
     if (!index) return index.error();
     WeightMap parts{{"model.safetensors", {}}};
     if (!index->empty()) {

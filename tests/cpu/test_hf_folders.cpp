@@ -1,5 +1,7 @@
 // Folders of every architecture, as transformers saved them, against its scores and against the
 // same model as a GGUF, bit for bit; in parts, in other types, damaged.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -201,6 +203,24 @@ TEST_CASE("A folder in parts is the same model", "[cpu][hf_folder]") {
     const auto reference = read_architecture("llama");
     CHECK(scores_of(open_folder(llama.folder.path()), reference) ==
           scores_of(open_folder(folder_of("llama")), reference));
+}
+
+TEST_CASE("A folder's JSON that is larger than any model's is refused unread", "[cpu][hf_folder]") {
+    constexpr unsigned mebibyte = 1U << 20;
+    for (const auto& [name, bytes] :
+         {std::pair("config.json", 5 * mebibyte), std::pair("generation_config.json", 5 * mebibyte),
+          std::pair("tokenizer.json", 65 * mebibyte),
+          std::pair("model.safetensors.index.json", 65 * mebibyte)}) {
+        TemporaryFolder folder;
+        for (const auto& entry : fs::directory_iterator(folder_of("llama")))
+            folder.copy(entry.path());
+        folder.write(name, std::string_view("{}"));
+        fs::resize_file(folder.path() / name, bytes);  // a hole: takes no room
+        const auto file = model::open_hf_folder(folder.path());
+        REQUIRE_FALSE(file.has_value());
+        CHECK_THAT(file.error().message,
+                   Contains(fmt::format("{} has {} bytes; at most", name, bytes)));
+    }
 }
 
 TEST_CASE("Parts that are missing or wrong are named", "[cpu][hf_folder]") {

@@ -53,6 +53,39 @@ TEST_CASE("A safetensors header that cannot be is refused", "[model][safetensors
     CHECK(refusal("[]") == "the header does not begin with {");
     CHECK_THAT(refusal(R"({"a":)"), StartsWith("the header: "));
     CHECK(refusal("{}") == "16 bytes at the end belong to no tensor");
+    CHECK(refusal(" {}") == "the header does not begin with {");
+    CHECK(refusal("{ }  \n", 0) == "(accepted)");  // blanks are how writers align what follows
+    CHECK(refusal("{") == "the header: it ends within a tensor");
+    CHECK(refusal(R"({"a":{"dtype":"F32)") == "the header: it ends within a tensor");
+    CHECK(refusal(R"({"a)") == "the header: it ends within a tensor");
+    CHECK(refusal("{}{}") == "the header: it is no JSON object");
+    CHECK(refusal("{,}") == "the header: it is no JSON object");
+    CHECK(refusal("{]") == "the header: it is no JSON object");
+    CHECK_THAT(refusal(R"({"a":1 "b":2})"), StartsWith("the header: "));
+    CHECK_THAT(refusal("{1}"), StartsWith("the header: "));
+    CHECK_THAT(refusal(R"({"a":[}])"), StartsWith("the header: "));
+}
+
+TEST_CASE("Names in a safetensors header may hold what else is JSON", "[model][safetensors]") {
+    const std::string zero = R"(:{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+    const auto named = [&](const std::string& json) {
+        const auto file = test::safetensors_bytes("{" + json + zero + "}", {});
+        const auto tensors = parse_safetensors(file);
+        return tensors ? tensors->at(0).name : tensors.error().message;
+    };
+    CHECK(named(R"("a{,}[")") == "a{,}[");
+    CHECK(named(R"( "a\"},\\" )") == "a\"},\\");
+    CHECK(named(R"("\u0061")") == "a");
+    CHECK(refusal(R"({"a")" + zero + R"(,"\u0061")" + zero + "}", 0) ==
+          "tensor \"a\": the name occurs twice");
+}
+
+TEST_CASE("A safetensors header that goes on about one tensor is refused before it is parsed",
+          "[model][safetensors]") {
+    const std::string many = std::string(20'000, '[') + std::string(20'000, ']');
+    CHECK_THAT(refusal(R"({"a":)" + many + "}"),
+               StartsWith("the header: 40004 bytes of it are about one tensor"));
+    CHECK(refusal(R"({ "__metadata__":)" + many + "}", 0) == "(accepted)");
 }
 
 TEST_CASE("A tensor of a safetensors file that contradicts itself is named",
