@@ -65,7 +65,7 @@ Result<ModelWeights> read_weights(const GgufFile& file, const Hyperparameters& h
     if (!tensors.error()) refuse_unsupported(tensors, file);
     if (tensors.error()) return *tensors.error();
     if (const std::size_t extra = file.tensors().size() - tensors.taken(); extra != 0) {
-        log::info("{} tensors of the model file are not used", extra);
+        log::info("tensors of the model file that are not used: {}", extra);
     }
     return weights;
 }
