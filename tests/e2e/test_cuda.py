@@ -60,6 +60,40 @@ def test_without_a_driver_auto_says_so_and_serves_on_the_cpu(stories):
 
 
 @pytest.mark.skipif(not EMULATED.exists(), reason="no build/cuda-emulated/troupe")
+def test_a_window_over_an_int8_cache_on_the_card(stories):
+    server = Server("--backend", "cuda", "--max-context", "512", "--kv", "int8", "--window", "32",
+                    "--sinks", "4", "--max-step-tokens", "64", model=stories, program=EMULATED)
+    try:
+        facts = httpx.get(server.url + "/v1/models").json()["data"][0]["meta"]
+        assert facts["kv_type"] == "int8" and (facts["window"], facts["sinks"]) == (32, 4)
+        asked = {"max_tokens": 80, "ignore_eos": True}
+        alone = complete(server, **asked).json()
+        assert alone["usage"]["completion_tokens"] == 80
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            together = list(pool.map(lambda _: complete(server, **asked).json(), range(2)))
+        for answer in together:
+            assert answer["choices"][0]["text"] == alone["choices"][0]["text"]
+        # What left the window was given back while the answers went on.
+        server.wait_idle()
+        assert server.metrics()["troupe_kv_pages_leased"] == 0
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.skipif(not EMULATED.exists(), reason="no build/cuda-emulated/troupe")
+def test_two_cards_answer_as_one_does(stories):
+    texts = []
+    for cards in ("1", "2"):
+        server = Server("--backend", "cuda", "--gpus", cards, "--max-context", "512",
+                        model=stories, program=EMULATED, variables={"TROUPE_EMULATOR_DEVICES": "2"})
+        try:
+            texts.append(complete(server, max_tokens=24).json()["choices"][0]["text"])
+        finally:
+            assert server.stop() == 0
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.skipif(not EMULATED.exists(), reason="no build/cuda-emulated/troupe")
 def test_a_lost_card_is_told_to_every_client_and_the_next_is_served(stories):
     # Some thirty steps of seventy kernels.
     server = Server("--backend", "cuda", "--max-context", "512", model=stories, program=EMULATED,
