@@ -14,9 +14,9 @@ namespace troupe::test {
 
 // Whatever the test before left behind.
 struct EmulatorFixture {
-    EmulatorFixture() { emulator::reset_device(); }
+    EmulatorFixture() { emulator::reset_machine(); }
     ~EmulatorFixture() {
-        emulator::reset_device();
+        emulator::reset_machine();
         emulator::set_seed(0);
     }
 };

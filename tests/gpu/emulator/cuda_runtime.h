@@ -1,7 +1,7 @@
 // CUDA for g++: the part of the runtime API and of the device language that gpu/ uses, under the
 // toolkit's own names, so that the same .cu files compile without it. This folder stands first in
 // the include path of the emulated build. Kernels run on the host, a fiber a thread (block.hpp);
-// copies and launches are deferred (streams.hpp); device memory is a place of its own that host
+// copies and launches are deferred (machine.hpp); device memory is a place of its own that host
 // code cannot touch (device_memory.hpp). Values and meanings: CUDA C++ Programming Guide 13.0.
 //
 // Differences that a kernel must know: shared memory is dynamic only (a static __shared__ array
@@ -55,6 +55,9 @@ enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
@@ -103,6 +106,7 @@ const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes);
 
@@ -125,6 +129,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);

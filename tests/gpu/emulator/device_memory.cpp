@@ -92,25 +92,25 @@ bool DeviceMemory::margins_intact() const {
     });
 }
 
-void* DeviceMemory::allocate_pinned(std::size_t bytes) {
+void* PinnedMemory::allocate(std::size_t bytes) {
     auto* const memory =
         static_cast<std::byte*>(std::aligned_alloc(kPageBytes, round_up(bytes, kPageBytes)));
     if (memory == nullptr) return nullptr;
     std::memset(memory, kPoison, bytes);
-    pinned_.emplace(memory, bytes);
+    bytes_.emplace(memory, bytes);
     return memory;
 }
 
-bool DeviceMemory::release_pinned(void* pointer) {
-    if (pinned_.erase(static_cast<std::byte*>(pointer)) == 0) return false;
+bool PinnedMemory::release(void* pointer) {
+    if (bytes_.erase(static_cast<std::byte*>(pointer)) == 0) return false;
     std::free(pointer);
     return true;
 }
 
-bool DeviceMemory::is_pinned(const void* pointer, std::size_t bytes) const {
+bool PinnedMemory::holds(const void* pointer, std::size_t bytes) const {
     const auto* const at = static_cast<const std::byte*>(pointer);
-    auto it = pinned_.upper_bound(at);
-    if (it == pinned_.begin()) return false;
+    auto it = bytes_.upper_bound(at);
+    if (it == bytes_.begin()) return false;
     --it;
     return at + bytes <= it->first + it->second;
 }

@@ -1,6 +1,6 @@
-// The emulated device's memory. Every allocation ends at a page that nobody may touch; all of it is
-// out of reach while host code runs; fresh memory holds NaNs of every float type; memory that was
-// given back is never used again. Also remembers which host memory is pinned.
+// An emulated device's memory. Every allocation ends at a page that nobody may touch; all of it is
+// out of reach while host code or another device's kernel runs; fresh memory holds NaNs of every
+// float type; memory that was given back is never used again. Also which host memory is pinned.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,6 @@ class DeviceMemory {
     // False where something was written between an allocation's end and its guard page.
     [[nodiscard]] bool margins_intact() const;
 
-    void* allocate_pinned(std::size_t bytes);
-    [[nodiscard]] bool release_pinned(void* pointer);
-    [[nodiscard]] bool is_pinned(const void* pointer, std::size_t bytes) const;
-
  private:
     struct Allocation {
         std::byte* pages = nullptr;
@@ -48,7 +44,17 @@ class DeviceMemory {
     std::size_t next_ = 0;  // offset in the region of the next allocation
     std::size_t used_ = 0;
     std::map<const std::byte*, Allocation> allocations_;  // by the address that was given out
-    std::map<const std::byte*, std::size_t> pinned_;      // bytes by address
+};
+
+// Host memory for asynchronous copies, of whichever device.
+class PinnedMemory {
+ public:
+    void* allocate(std::size_t bytes);
+    [[nodiscard]] bool release(void* pointer);
+    [[nodiscard]] bool holds(const void* pointer, std::size_t bytes) const;
+
+ private:
+    std::map<const std::byte*, std::size_t> bytes_;  // by address
 };
 
 }  // namespace troupe::emulator

@@ -1,4 +1,4 @@
-// What a test may ask of the emulated device, beyond the runtime API.
+// What a test may ask of the emulated machine, beyond the runtime API.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,22 @@ namespace troupe::emulator {
 // block go on. 0: everything at the latest moment, threads in ascending order.
 void set_seed(std::uint64_t seed);
 
-// What the first fault was, in words; empty if there was none. As on a card, every call fails after
-// a fault in a kernel.
+// What the first fault was, in words; empty if there was none. As on a card, every call to a device
+// fails after a fault in a kernel of it.
 [[nodiscard]] const std::string& fault();
+// Whether the host ever waited for what could not come: on cards it would wait still.
+[[nodiscard]] bool hung();
 
-// A new device: no fault, no pending work. Memory and streams must have been given back.
-void reset_device();
+// A new machine with so many devices: no fault, no pending work. Memory and streams must have been
+// given back. For a whole program, the environment's TROUPE_EMULATOR_DEVICES says how many.
+void reset_machine(int devices = 1);
 
-// After so many more kernels the device is lost, once: a fault that stays until cudaDeviceReset().
-// For a whole program, the environment's TROUPE_EMULATOR_LOSE_AFTER says the same.
+// After so many more kernels the device of the last is lost, once: a fault that stays until
+// cudaDeviceReset(). For a whole program, the environment's TROUPE_EMULATOR_LOSE_AFTER says the
+// same.
 void lose_device_after(std::uint64_t kernels);
 
-// Kernels launched since the last reset_device().
+// Kernels launched since the last reset_machine().
 [[nodiscard]] std::uint64_t launches();
 [[nodiscard]] std::uint64_t graph_launches();
 

@@ -10,7 +10,11 @@ const std::string& fault() {
     return none;
 }
 
-void reset_device() {}
+bool hung() {
+    return false;
+}
+
+void reset_machine(int) {}
 
 void lose_device_after(std::uint64_t) {}
 
