@@ -1,4 +1,5 @@
-// The Backend that runs on a CUDA card: weights and KV cache in device memory. It belongs to the
+// The Backend that runs on a CUDA card, or on several that share a model: weights and KV cache in
+// device memory. It belongs to the
 // executor's thread. A step is started in submit() and read in wait(), so that the card has the
 // next one before the host has looked at the last.
 #pragma once
@@ -18,6 +19,8 @@
 namespace troupe::gpu {
 
 struct CudaOptions {
+    std::uint32_t first_card = 0;
+    std::uint32_t cards = 1;  // that share the model, from the first on
     KvForm kv_form = KvForm::f16;
     model::AttentionWindow window;         // with its sinks at most what the model was trained for
     std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most what the card has left
@@ -31,9 +34,10 @@ struct CudaOptions {
 };
 
 // `file` must outlive the backend: after a fault of the device, which nothing on it survives,
-// reset() reads it again. Errors, each saying what to change: unsupported where there is no card,
-// no driver, or none that this build can use; those of reading the model; a window that is too
-// wide; out_of_memory for weights or KV cache that the card has no room for.
+// reset() reads it again. Errors, each saying what to change: unsupported where there are not so
+// many cards, no driver, or none that this build can use, or where so many cannot share the model;
+// those of reading the model; a window that is too wide; out_of_memory for weights or KV cache that
+// the card has no room for.
 [[nodiscard]] Result<std::unique_ptr<model::Backend>> make_cuda_backend(const model::GgufFile& file,
                                                                         const CudaOptions& options);
 

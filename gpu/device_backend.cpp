@@ -32,36 +32,37 @@ PageTableShape shape_of(const model::BackendInfo& info) {
 
 }  // namespace
 
-DeviceBackend::DeviceBackend(DeviceModel model, model::BackendInfo info, const CudaOptions& options)
-    : model_(std::move(model)),
-      info_(std::move(info)),
+DeviceBackend::DeviceBackend(const std::vector<int>& cards, std::vector<DeviceModel> models,
+                             std::unique_ptr<Collectives> collectives, model::BackendInfo info,
+                             const CudaOptions& options)
+    : info_(std::move(info)),
+      hp_(models.front().hp),
+      ranks_(cards, std::move(models), std::move(collectives), frequencies_of(hp_),
+             {padded_sizes({info_.tokens_per_step_max, 0, 0}).rows, kScoreRowsMax, kPartialsMax,
+              info_.slots_max, shape_of(info_), angle_table_rows(hp_, info_), options.kv_form,
+              info_.window}),
+      forward_(ranks_.first().forward),
       end_tokens_(DeviceBuffer<model::TokenId>::upload(options.end_tokens)),
       host_end_tokens_(options.end_tokens),
-      with_graphs_(options.graphs),
-      forward_(model_, frequencies_of(model_.hp),
-               {padded_sizes({info_.tokens_per_step_max, 0, 0}).rows, kScoreRowsMax, kPartialsMax,
-                info_.slots_max, shape_of(info_), angle_table_rows(model_.hp, info_),
-                options.kv_form, info_.window}),
-      graphs_(forward_, kGraphRowsMax + kPartialsMax, model_.hp.rope_dimension_count),
-      edited_(std::size_t{kScoreRowsMax} * model_.hp.vocabulary_size),
+      with_graphs_(options.graphs && ranks_.count() == 1),
+      graphs_(ranks_, kGraphRowsMax + kPartialsMax, hp_.rope_dimension_count),
+      edited_(std::size_t{kScoreRowsMax} * hp_.vocabulary_size),
       slots_(info_.slots_max, info_.context_length, std::numeric_limits<std::uint32_t>::max(),
              shape_of(info_)),
-      builder_(
-          slots_, frequencies_of(model_.hp),
-          {info_.context_length, info_.tokens_per_step_max, kPartialsMax, info_.vocabulary_size,
-           angle_table_rows(model_.hp, info_), info_.window, options.graphs}) {
+      builder_(slots_, frequencies_of(hp_),
+               {info_.context_length, info_.tokens_per_step_max, kPartialsMax,
+                info_.vocabulary_size, angle_table_rows(hp_, info_), info_.window, with_graphs_}) {
     for (StepSlot& step : steps_) {
         step.device_results = DeviceBuffer<SampleResult>(info_.tokens_per_step_max);
         step.results = PinnedBuffer<SampleResult>(info_.tokens_per_step_max);
     }
 }
 
-// Takes what the device has left, but for a margin that the driver and growing buffers need.
+// Takes what the cards have left, but for a margin that the driver and growing buffers need. Each
+// holds its heads' share of every page.
 Result<> DeviceBackend::allocate_pages(const CudaOptions& options) {
-    std::size_t free_bytes = 0;
-    std::size_t total_bytes = 0;
-    CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-    const std::uint64_t page_bytes = forward_.page_bytes();
+    const std::uint64_t free_bytes = ranks_.count() * ranks_.least_free_bytes();
+    const std::uint64_t page_bytes = ranks_.page_bytes();
     const std::uint64_t pages_per_slot = (info_.context_length + kPageTokens - 1) / kPageTokens;
     const std::uint64_t available = free_bytes - free_bytes / 16;
     const std::uint64_t budget = options.kv_memory_bytes == 0 ? available : options.kv_memory_bytes;
@@ -82,7 +83,7 @@ Result<> DeviceBackend::allocate_pages(const CudaOptions& options) {
     info_.pages_total = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(pages, std::numeric_limits<std::uint32_t>::max()));
     info_.kv_bytes_per_token = page_bytes / kPageTokens;
-    forward_.allocate_pages(info_.pages_total);
+    ranks_.allocate_pages(info_.pages_total);
     slots_ = SlotTable(info_.slots_max, info_.context_length, info_.pages_total, shape_of(info_));
     return {};
 }
@@ -93,14 +94,15 @@ void DeviceBackend::submit(const model::StepPlan& plan) {
     if (after_host_draw) {
         held_back_ = &plan;
     } else {
-        start(steps_[started_++ % 2], plan);
+        start(plan);
     }
 }
 
 void DeviceBackend::wait(model::StepResult& result) {
     TROUPE_ASSERT(read_ < started_, "no step is outstanding");
     StepSlot& step = steps_[read_ % 2];
-    step.downloaded.synchronise();
+    ranks_.select_first();
+    ranks_.wait(step.downloaded, read_ % 2);
     result.clear();
     read(step, result);
     settle(step, result);
@@ -111,11 +113,13 @@ void DeviceBackend::wait(model::StepResult& result) {
                             .count();
     last_read_ = now;
     if (held_back_ != nullptr) {
-        start(steps_[started_++ % 2], *std::exchange(held_back_, nullptr));
+        start(*std::exchange(held_back_, nullptr));
     }
 }
 
 void DeviceBackend::reset() {
+    ranks_.select_first();
+    if (!ranks_.come_to_rest()) throw model::BackendError("exchanges between cards have ended");
     CUDA_CHECK(cudaDeviceSynchronize());
     started_ = 0;
     read_ = 0;
@@ -123,15 +127,16 @@ void DeviceBackend::reset() {
     slots_.reset();
 }
 
-void DeviceBackend::start(StepSlot& step, const model::StepPlan& plan) {
+void DeviceBackend::start(const model::StepPlan& plan) {
+    const std::size_t turn = started_++ % 2;
+    StepSlot& step = steps_[turn];
     step.started = Clock::now();
     builder_.build(plan, step.arrays, step.record);
-    const StepPointers pointers = step.upload.start(step.arrays, uploads_);
-    step.uploaded.record(uploads_);
-    compute_.wait(step.uploaded);
-    compute(step, pointers);
-    step.computed.record(compute_);
-    downloads_.wait(step.computed);
+    ranks_.select_first();
+    ranks_.upload(step.arrays, turn);
+    compute(step, turn);
+    ranks_.finish(turn);
+    downloads_.wait(ranks_.first().steps[turn].computed);
     if (!step.arrays.samples.empty()) {
         CUDA_CHECK(cudaMemcpyAsync(step.results.data(), step.device_results.data(),
                                    step.arrays.samples.size() * sizeof(SampleResult),
@@ -140,28 +145,30 @@ void DeviceBackend::start(StepSlot& step, const model::StepPlan& plan) {
     step.downloaded.record(downloads_);
 }
 
-void DeviceBackend::compute(StepSlot& step, const StepPointers& pointers) {
-    forward_.apply_books(step.arrays, pointers, compute_);
+void DeviceBackend::compute(StepSlot& step, std::size_t turn) {
+    ranks_.apply_books(step.arrays, turn);
     const LayerSizes sizes = step.arrays.layer_sizes();
     if (with_graphs_ && sizes.rows > 0 && sizes.rows <= kGraphRowsMax) {
-        graphs_.run(step.arrays, pointers, compute_);
+        graphs_.run(step.arrays, turn);
     } else {
-        forward_.run_layers(sizes, pointers, compute_);
+        ranks_.run_layers(sizes, ranks_.pointers(turn));
     }
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
+    const std::size_t vocabulary = hp_.vocabulary_size;
     if (step.scores.size() < step.record.host_scores * vocabulary) {
         step.scores = PinnedBuffer<float>(step.record.host_scores * vocabulary);
     }
-    score_and_sample(step, pointers);
+    score_and_sample(step, turn);
+    if (!step.arrays.samples.empty()) ranks_.share_draws();
 }
 
 // Some rows at a time: scores of a whole step of a large vocabulary would take gigabytes.
-void DeviceBackend::score_and_sample(StepSlot& step, const StepPointers& pointers) {
+void DeviceBackend::score_and_sample(StepSlot& step, std::size_t turn) {
+    const StepPointers& pointers = ranks_.pointers(turn).front();
     const auto rows = static_cast<std::uint32_t>(step.arrays.score_rows.size());
     std::uint32_t sampled = 0;
     for (std::uint32_t begin = 0; begin < rows; begin += kScoreRowsMax) {
         const std::uint32_t end = std::min(begin + kScoreRowsMax, rows);
-        forward_.score(pointers.score_rows + begin, end - begin, compute_);
+        ranks_.score(begin, end, turn);
         copy_scores(step, begin, end);
         const std::uint32_t first = sampled;
         while (sampled < step.arrays.samples.size() &&
@@ -180,23 +187,23 @@ void DeviceBackend::score_and_sample(StepSlot& step, const StepPointers& pointer
         p.drawn = forward_.drawn();
         p.count = sampled - first;
         p.first_score_row = begin;
-        p.vocabulary = model_.hp.vocabulary_size;
+        p.vocabulary = hp_.vocabulary_size;
         p.end_token_count = static_cast<std::uint32_t>(end_tokens_.size());
-        sample(p, compute_.get());
+        sample(p, ranks_.first().compute.get());
     }
 }
 
 // Those of the scores [begin, end) that the host wants, on their way before the next overwrite
 // them.
 void DeviceBackend::copy_scores(StepSlot& step, std::uint32_t begin, std::uint32_t end) {
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
+    const std::size_t vocabulary = hp_.vocabulary_size;
     for (std::uint32_t i = begin; i < end; ++i) {
         const std::int32_t target = step.record.scored[i].host_scores;
         if (target < 0) continue;
-        CUDA_CHECK(
-            cudaMemcpyAsync(step.scores.data() + static_cast<std::size_t>(target) * vocabulary,
-                            forward_.scores() + (i - begin) * vocabulary,
-                            vocabulary * sizeof(float), cudaMemcpyDeviceToHost, compute_.get()));
+        CUDA_CHECK(cudaMemcpyAsync(
+            step.scores.data() + static_cast<std::size_t>(target) * vocabulary,
+            forward_.scores() + (i - begin) * vocabulary, vocabulary * sizeof(float),
+            cudaMemcpyDeviceToHost, ranks_.first().compute.get()));
     }
 }
 
@@ -220,7 +227,7 @@ void DeviceBackend::read(StepSlot& step, model::StepResult& result) {
 
 void DeviceBackend::read_row(StepSlot& step, const ScoredRow& scored, model::StepResult& result) {
     if (scored.wanted_logits) {
-        const std::size_t vocabulary = model_.hp.vocabulary_size;
+        const std::size_t vocabulary = hp_.vocabulary_size;
         const float* const scores =
             step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
         result.logits.insert(result.logits.end(), scores, scores + vocabulary);
@@ -263,7 +270,7 @@ bool DeviceBackend::score_target(const StepSlot& step, const ScoredRow& scored,
                                  model::StepResult& result) {
     const model::StepPlan& plan = *step.record.plan;
     const model::SequenceStep& sequence = plan.sequences[scored.sequence];
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
+    const std::size_t vocabulary = hp_.vocabulary_size;
     const float* const scores =
         step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
     const model::TokenId target =
@@ -279,7 +286,7 @@ bool DeviceBackend::draw_on_host(const StepSlot& step, const ScoredRow& scored,
                                  model::StepResult& result) {
     const Slot& slot = slots_[step.record.plan->sequences[scored.sequence].slot];
     const model::SlotOpen& settings = slot.settings;
-    const std::size_t vocabulary = model_.hp.vocabulary_size;
+    const std::size_t vocabulary = hp_.vocabulary_size;
     const float* const scores =
         step.scores.data() + static_cast<std::size_t>(scored.host_scores) * vocabulary;
     row_.assign(scores, scores + vocabulary);

@@ -1,7 +1,7 @@
-// The CUDA backend proper, on a device that works: submit() builds a step's arrays and starts
-// upload, kernels and download, each on a stream of its own with events between; wait() reads the
-// results. Two steps have each their own buffers. A step after one that draws on the host is held
-// back until that draw is made. Belongs to the executor's thread.
+// The CUDA backend proper, on cards that work: submit() builds a step's arrays and starts upload,
+// kernels and download, each on a stream of its own with events between; wait() reads the results.
+// All ranks compute, the first one draws. Two steps have each their own buffers. A step after one
+// that draws on the host is held back until that draw is made. Belongs to the executor's thread.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@
 #include "gpu/cuda_backend.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/device_model.hpp"
-#include "gpu/forward.hpp"
 #include "gpu/kernels/sample.hpp"
 #include "gpu/layer_graphs.hpp"
+#include "gpu/ranks.hpp"
 #include "gpu/slot_table.hpp"
 #include "gpu/step_arrays.hpp"
 #include "gpu/step_builder.hpp"
@@ -28,12 +28,9 @@ namespace troupe::gpu {
 struct StepSlot {
     StepRecord record;
     StepArrays arrays;
-    StepUpload upload;
     DeviceBuffer<SampleResult> device_results;  // [rows_max]
     PinnedBuffer<SampleResult> results;         // [rows_max]
     PinnedBuffer<float> scores;                 // [host scores][vocabulary], grows
-    Event uploaded;
-    Event computed;
     Event downloaded;
     std::chrono::steady_clock::time_point started;
 };
@@ -41,7 +38,9 @@ struct StepSlot {
 class DeviceBackend final : public model::Backend {
  public:
     // Throws BackendError, as all of this does.
-    DeviceBackend(DeviceModel model, model::BackendInfo info, const CudaOptions& options);
+    DeviceBackend(const std::vector<int>& cards, std::vector<DeviceModel> models,
+                  std::unique_ptr<Collectives> collectives, model::BackendInfo info,
+                  const CudaOptions& options);
 
     [[nodiscard]] const model::BackendInfo& info() const override { return info_; }
     void submit(const model::StepPlan& plan) override;
@@ -51,10 +50,14 @@ class DeviceBackend final : public model::Backend {
     // Once, before any step. Error: out_of_memory, saying what to change.
     [[nodiscard]] Result<> allocate_pages(const CudaOptions& options);
 
+    // As of Ranks.
+    void end_exchanges() { ranks_.end_exchanges(); }
+    [[nodiscard]] bool come_to_rest() { return ranks_.come_to_rest(); }
+
  private:
-    void start(StepSlot& step, const model::StepPlan& plan);
-    void compute(StepSlot& step, const StepPointers& pointers);
-    void score_and_sample(StepSlot& step, const StepPointers& pointers);
+    void start(const model::StepPlan& plan);
+    void compute(StepSlot& step, std::size_t turn);
+    void score_and_sample(StepSlot& step, std::size_t turn);
     void copy_scores(StepSlot& step, std::uint32_t begin, std::uint32_t end);
     void read(StepSlot& step, model::StepResult& result);
     void read_row(StepSlot& step, const ScoredRow& scored, model::StepResult& result);
@@ -66,18 +69,17 @@ class DeviceBackend final : public model::Backend {
                                     model::StepResult& result);
     void settle(const StepSlot& step, const model::StepResult& result);
 
-    DeviceModel model_;
     model::BackendInfo info_;
+    const model::Hyperparameters hp_;  // the first rank's, of which only what is all ranks' is used
+    Ranks ranks_;
+    Forward& forward_;  // the first rank's
     DeviceBuffer<model::TokenId> end_tokens_;
     std::vector<model::TokenId> host_end_tokens_;
     const bool with_graphs_;
-    Forward forward_;
     LayerGraphs graphs_;
     DeviceBuffer<float> edited_;  // [score rows][vocabulary]
     SlotTable slots_;
     StepBuilder builder_;
-    Stream uploads_;
-    Stream compute_;
     Stream downloads_;
     std::array<StepSlot, 2> steps_;
     std::uint64_t started_ = 0;  // steps so far; step n has steps_[n % 2]

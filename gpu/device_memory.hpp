@@ -107,6 +107,13 @@ class Event {
     [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
     void record(const Stream& stream) const { CUDA_CHECK(cudaEventRecord(get(), stream.get())); }
     void synchronise() const { CUDA_CHECK(cudaEventSynchronize(get())); }
+    // Whether all is done that stood before its last record.
+    [[nodiscard]] bool reached() const {
+        const cudaError_t state = cudaEventQuery(get());
+        if (state == cudaErrorNotReady) return false;
+        CUDA_CHECK(state);
+        return true;
+    }
 
  private:
     std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Releaser<cudaEventDestroy>> event_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "gpu/cards.hpp"
 #include "gpu/kernels/attention.hpp"
 #include "model/half.hpp"
 #include "model/hash_bytes.hpp"
@@ -56,17 +57,6 @@ bool fits_halves(const Matrix& matrix) {
         if (std::any_of(values.begin(), values.end(), too_large)) return false;
     }
     return true;
-}
-
-WeightType common_type(std::span<const Matrix* const> parts) {
-    const TensorType first = parts.front()->type;
-    const bool same = std::all_of(parts.begin(), parts.end(),
-                                  [&](const Matrix* part) { return part->type == first; });
-    const std::optional<WeightType> own = same ? weight_type(first) : std::nullopt;
-    if (own && own != WeightType::bf16) return *own;
-    const bool fit = std::all_of(parts.begin(), parts.end(),
-                                 [](const Matrix* part) { return fits_halves(*part); });
-    return !fit ? WeightType::f32 : own ? *own : WeightType::f16;
 }
 
 // GGML keeps element i of a group of 32 in the low nibble of byte i, element 16 + i in the high
@@ -198,12 +188,89 @@ bool has_known_block(model::Hyperparameters hp) {
     return is_plain_llama(hp);
 }
 
+WeightMatrix rows_of(const WeightMatrix& matrix, std::uint32_t begin, std::uint32_t count) {
+    WeightMatrix rows = matrix;
+    const std::size_t data = begin * (matrix.columns / kLoadColumns * load_bytes(matrix.type));
+    const std::size_t high = begin * (matrix.columns / kGroupColumns * high_bytes(matrix.type));
+    rows.rows = count;
+    rows.data = static_cast<const std::byte*>(matrix.data) + data;
+    rows.scales = matrix.scales + begin * scales_of_row(matrix.type, matrix.columns);
+    rows.high = static_cast<const std::byte*>(matrix.high) + high;
+    return rows;
+}
+
+// Matrix by matrix, of each every rank's share: what type it becomes is asked once.
+void upload_weights(const model::Hyperparameters& hp, const model::ModelWeights& weights,
+                    const std::vector<int>& cards, std::vector<DeviceModel>& devices) {
+    const auto for_each_rank = [&](auto act) {
+        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+            select_card(cards[rank]);
+            act(devices[rank]);
+        }
+    };
+    const auto upload = [&](std::initializer_list<const Matrix*> parts, Split split, auto place) {
+        const WeightType type = common_type({parts.begin(), parts.size()});
+        for_each_rank([&](DeviceModel& device) {
+            std::vector<MatrixShare> shares;
+            for (const Matrix* part : parts)
+                shares.push_back(share_of(*part, split, device.rank));
+            std::vector<const Matrix*> matrices;
+            for (const MatrixShare& share : shares)
+                matrices.push_back(&share.matrix);
+            MatrixBuffer buffer = upload_matrix(matrices, type);
+            device.weight_bytes += buffer.bytes();
+            place(device) = std::move(buffer);
+        });
+    };
+    upload(
+        {&weights.token_embd}, Split::whole,
+        [](DeviceModel & device) -> auto& { return device.token_embd; });
+    for (std::size_t i = 0; i < weights.layers.size(); ++i) {
+        const model::LayerWeights& from = weights.layers[i];
+        const auto upload_layer = [&](std::initializer_list<const Matrix*> parts, Split split,
+                                      MatrixBuffer DeviceLayer::*to) {
+            upload(
+                parts, split, [=](DeviceModel & device) -> auto& { return device.layers[i].*to; });
+        };
+        for_each_rank([&](DeviceModel& device) {
+            DeviceLayer& to = device.layers[i];
+            to.attention_norm = upload_norm(from.attn_norm);
+            to.qkv_bias =
+                DeviceBuffer<float>::upload(share_of_biases(from.attn_qkv_bias, hp, device.rank));
+            to.q_norm = DeviceBuffer<float>::upload(from.attn_q_norm);
+            to.k_norm = DeviceBuffer<float>::upload(from.attn_k_norm);
+            to.ffn_norm = upload_norm(from.ffn_norm);
+        });
+        upload_layer({&from.attn_q, &from.attn_k, &from.attn_v}, Split::rows, &DeviceLayer::qkv);
+        upload_layer({&from.attn_output}, Split::columns, &DeviceLayer::attention_output);
+        upload_layer({&from.ffn_gate, &from.ffn_up}, Split::rows, &DeviceLayer::gate_up);
+        upload_layer({&from.ffn_down}, Split::columns, &DeviceLayer::down);
+    }
+    for_each_rank(
+        [&](DeviceModel& device) { device.output_norm = upload_norm(weights.output_norm); });
+    if (weights.tied_output) return;
+    upload(
+        {&weights.output}, Split::rows,
+        [](DeviceModel & device) -> auto& { return device.output; });
+}
+
 }  // namespace
 
-MatrixBuffer upload_matrix(std::span<const Matrix* const> parts) {
+WeightType common_type(std::span<const Matrix* const> parts) {
+    const TensorType first = parts.front()->type;
+    const bool same = std::all_of(parts.begin(), parts.end(),
+                                  [&](const Matrix* part) { return part->type == first; });
+    const std::optional<WeightType> own = same ? weight_type(first) : std::nullopt;
+    if (own && own != WeightType::bf16) return *own;
+    const bool fit = std::all_of(parts.begin(), parts.end(),
+                                 [](const Matrix* part) { return fits_halves(*part); });
+    return !fit ? WeightType::f32 : own ? *own : WeightType::f16;
+}
+
+MatrixBuffer upload_matrix(std::span<const Matrix* const> parts, WeightType type) {
     MatrixBuffer buffer;
     WeightMatrix& view = buffer.view;
-    view.type = common_type(parts);
+    view.type = type;
     view.columns = padded_columns(parts.front()->columns);
     for (const Matrix* part : parts)
         view.rows += part->rows;
@@ -238,8 +305,14 @@ bool DeviceModel::on_tensor_units() const {
            });
 }
 
-Result<DeviceModel> upload_model(const model::GgufFile& file, model::LoadProgress* progress) {
-    DeviceModel device;
+WeightMatrix DeviceModel::head() const {
+    if (output.view.data != nullptr) return output.view;
+    const Share rows = share_of(token_embd.view.rows, rank);
+    return rows_of(token_embd.view, rows.begin, rows.count);
+}
+
+Result<std::vector<DeviceModel>> upload_model(const model::GgufFile& file,
+                                              const std::vector<int>& cards) {
     Result<model::Hyperparameters> hp = model::read_hyperparameters(file);
     if (!hp) return hp.error();
     if (Result<> heads = check_heads(*hp); !heads) return heads.error();
@@ -251,31 +324,18 @@ Result<DeviceModel> upload_model(const model::GgufFile& file, model::LoadProgres
                                  "architecture \"{}\" adds to Llama's; use --backend cpu",
                                  hp->architecture)};
     }
-    device.hp = std::move(*hp);
-    device.digest = digest_of(file);
-    const auto upload = [&](std::initializer_list<const Matrix*> parts) {
-        MatrixBuffer buffer = upload_matrix({parts.begin(), parts.size()});
-        device.weight_bytes += buffer.bytes();
-        for (const Matrix* part : parts)
-            if (progress != nullptr) progress->add(part->bytes.size());
-        return buffer;
-    };
-    device.token_embd = upload({&weights->token_embd});
-    for (const model::LayerWeights& from : weights->layers) {
-        DeviceLayer& to = device.layers.emplace_back();
-        to.attention_norm = upload_norm(from.attn_norm);
-        to.qkv = upload({&from.attn_q, &from.attn_k, &from.attn_v});
-        to.qkv_bias = DeviceBuffer<float>::upload(from.attn_qkv_bias);
-        to.q_norm = DeviceBuffer<float>::upload(from.attn_q_norm);
-        to.k_norm = DeviceBuffer<float>::upload(from.attn_k_norm);
-        to.attention_output = upload({&from.attn_output});
-        to.ffn_norm = upload_norm(from.ffn_norm);
-        to.gate_up = upload({&from.ffn_gate, &from.ffn_up});
-        to.down = upload({&from.ffn_down});
+    const auto ranks = static_cast<std::uint32_t>(cards.size());
+    if (Result<> divides = check_divisible(*hp, *weights, ranks); !divides) return divides.error();
+    const std::uint64_t digest = digest_of(file);
+    std::vector<DeviceModel> devices(ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        devices[rank].rank = {rank, ranks};
+        devices[rank].hp = share_of(*hp, {rank, ranks});
+        devices[rank].layers.resize(hp->block_count);
+        devices[rank].digest = digest;
     }
-    device.output_norm = upload_norm(weights->output_norm);
-    if (!weights->tied_output) device.output = upload({&weights->output});
-    return device;
+    upload_weights(*hp, *weights, cards, devices);
+    return devices;
 }
 
 }  // namespace troupe::gpu

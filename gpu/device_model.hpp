@@ -1,5 +1,5 @@
-// A model's weights in device memory, repacked for the kernels. Immutable once uploaded;
-// belongs to the executor's thread.
+// A model's weights in device memory, repacked for the kernels: all of them, or a rank's share
+// (shares.hpp). Immutable once uploaded; belongs to the executor's thread.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 #include "gpu/device_memory.hpp"
 #include "gpu/kernels/weights.hpp"
+#include "gpu/shares.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
-#include "model/load_progress.hpp"
 #include "model/weights.hpp"
 #include "runtime/base/result.hpp"
 
@@ -25,10 +25,13 @@ struct MatrixBuffer {
     [[nodiscard]] std::size_t bytes() const { return data.bytes() + scales.bytes() + high.bytes(); }
 };
 
-// Repacks and uploads the matrices on top of each other. They keep their type where all have one
-// and the same that kernels read; else they become halves, or, where a number is too large for one,
-// float32. Throws BackendError.
-[[nodiscard]] MatrixBuffer upload_matrix(std::span<const model::Matrix* const> parts);
+// Matrices that are multiplied as one keep their type where all have one and the same that kernels
+// read; else they become halves, or, where a number is too large for one, float32.
+[[nodiscard]] WeightType common_type(std::span<const model::Matrix* const> parts);
+
+// Repacks matrices on top of each other, as `type`, and uploads them. Throws BackendError.
+[[nodiscard]] MatrixBuffer upload_matrix(std::span<const model::Matrix* const> parts,
+                                         WeightType type);
 
 struct DeviceLayer {
     DeviceBuffer<float> attention_norm;  // [width]
@@ -42,25 +45,24 @@ struct DeviceLayer {
 };
 
 struct DeviceModel {
-    model::Hyperparameters hp;
+    RankOf rank;
+    model::Hyperparameters hp;  // with the rank's numbers of heads and inner columns
     MatrixBuffer token_embd;
     std::vector<DeviceLayer> layers;
     DeviceBuffer<float> output_norm;  // [width]
-    MatrixBuffer output;              // empty where the head is the embedding
+    MatrixBuffer output;              // the rank's rows; empty where the head is the embedding
     std::uint64_t weight_bytes = 0;
     std::uint64_t digest = 0;  // of names, shapes, types and bytes of the file's tensors
 
     // Whether any product is of halves, see half_matmul.hpp.
     [[nodiscard]] bool on_tensor_units() const;
-    [[nodiscard]] const WeightMatrix& head() const {
-        return output.view.data != nullptr ? output.view : token_embd.view;
-    }
+    [[nodiscard]] WeightMatrix head() const;  // the rank's rows of it
 };
 
 // Errors: those of reading the model; unsupported for blocks that are not Llama's, that with biases
-// (Qwen 2) or with normed heads (Qwen 3), and for heads that the kernels cannot hold. Throws
-// BackendError where the device has no room.
-[[nodiscard]] Result<DeviceModel> upload_model(const model::GgufFile& file,
-                                               model::LoadProgress* progress = nullptr);
+// (Qwen 2) or with normed heads (Qwen 3), for heads that the kernels cannot hold, and for what so
+// many cards cannot share. Throws BackendError where a card has no room.
+[[nodiscard]] Result<std::vector<DeviceModel>> upload_model(const model::GgufFile& file,
+                                                            const std::vector<int>& cards);
 
 }  // namespace troupe::gpu

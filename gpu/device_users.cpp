@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "gpu/cuda_check.hpp"
@@ -15,6 +16,13 @@ std::vector<DeviceUser*>& users() {
     return instance;
 }
 
+std::set<int> cards_in_use() {
+    std::set<int> cards;
+    for (const DeviceUser* user : users())
+        cards.insert(user->cards().begin(), user->cards().end());
+    return cards;
+}
+
 }  // namespace
 
 DeviceUser::DeviceUser() {
@@ -25,15 +33,22 @@ DeviceUser::~DeviceUser() {
     std::erase(users(), this);
 }
 
-bool device_failed() {
-    return cudaDeviceSynchronize() != cudaSuccess;
+bool any_card_failed() {
+    for (DeviceUser* user : users())
+        user->come_to_rest();
+    return std::ranges::any_of(cards_in_use(), [](int card) {
+        return cudaSetDevice(card) != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess;
+    });
 }
 
-void reset_device() {
+void reset_cards() {
     for (DeviceUser* user : users())
-        user->leave_device();
-    CUDA_CHECK(cudaDeviceReset());
-    (void)cudaGetLastError();  // of the fault
+        user->leave_cards();
+    for (const int card : cards_in_use()) {
+        (void)cudaSetDevice(card);  // which may tell of the fault, as may what follows
+        CUDA_CHECK(cudaDeviceReset());
+        (void)cudaGetLastError();
+    }
 }
 
 }  // namespace troupe::gpu

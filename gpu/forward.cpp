@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "gpu/kernels/matmul.hpp"
+#include "gpu/kernels/rank_parts.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::gpu {
@@ -13,6 +14,15 @@ namespace {
 std::uint32_t widest_input(const model::Hyperparameters& hp) {
     return padded_to_chunks(
         std::max({hp.embedding_length, hp.query_length(), hp.feed_forward_length}));
+}
+
+// Of one rank nothing is gathered.
+std::size_t gathered_floats(const DeviceModel& model, const Forward::Limits& limits) {
+    if (model.rank.alone()) return 0;
+    const std::uint32_t score_part =
+        share_of(model.hp.vocabulary_size, {0, model.rank.ranks}).count;
+    return model.rank.ranks * std::max(std::size_t{limits.rows_max} * model.hp.embedding_length,
+                                       std::size_t{limits.score_rows_max} * score_part);
 }
 
 std::uint32_t size_of(const auto& array) {
@@ -25,10 +35,11 @@ Forward::Forward(const DeviceModel& model, const RotaryFrequencies& frequencies,
                  const Limits& limits)
     : model_(model),
       hp_(model.hp),
+      rank_(model.rank),
       limits_(limits),
       angles_(DeviceBuffer<float>::upload(frequencies.table(limits.angle_table_rows))),
       page_table_(std::size_t{limits.slots_max} * limits.page_table.width()),
-      counts_(std::size_t{limits.slots_max} * hp_.vocabulary_size),
+      counts_(rank_.rank == 0 ? std::size_t{limits.slots_max} * hp_.vocabulary_size : 0),
       drawn_(limits.slots_max),
       tokens_(limits.rows_max),
       x_(std::size_t{limits.rows_max} * hp_.embedding_length),
@@ -41,7 +52,14 @@ Forward::Forward(const DeviceModel& model, const RotaryFrequencies& frequencies,
       halves_(std::size_t{std::max(limits.rows_max, limits.score_rows_max)} * widest_input(hp_)),
       unscale_(std::max(limits.rows_max, limits.score_rows_max)),
       partials_(limits.partials_max * partial_floats(hp_.head_count, hp_.head_length)),
-      scores_(std::size_t{limits.score_rows_max} * hp_.vocabulary_size) {}
+      gathered_(gathered_floats(model, limits)),
+      scores_(rank_.rank == 0 ? std::size_t{limits.score_rows_max} * hp_.vocabulary_size : 0) {
+    TROUPE_ASSERT(model.head().rows > 0, "a rank without tokens of its own");
+}
+
+std::size_t Forward::score_part_width() const {
+    return share_of(hp_.vocabulary_size, {0, rank_.ranks}).count;
+}
 
 std::uint64_t Forward::page_bytes() const {
     return std::uint64_t{2} * hp_.block_count * hp_.head_count_kv *
@@ -69,17 +87,11 @@ RopeAngles Forward::rope_angles(const StepPointers& pointers) const {
             hp_.rope_dimension_count};
 }
 
-void Forward::run_layers(const LayerSizes& sizes, const StepPointers& pointers,
-                         const Stream& stream) {
-    if (sizes.rows == 0) return;
-    TROUPE_ASSERT(sizes.rows <= limits_.rows_max);
-    embed({model_.token_embd.view, tokens_.data(), x_.data(), sizes.rows, hp_.embedding_length,
+void Forward::embed_rows(std::uint32_t rows, const Stream& stream) {
+    TROUPE_ASSERT(rows <= limits_.rows_max);
+    embed({model_.token_embd.view, tokens_.data(), x_.data(), rows, hp_.embedding_length,
            hp_.embedding_length},
           stream.get());
-    for (std::uint32_t layer = 0; layer < hp_.block_count; ++layer) {
-        attention_block(layer, sizes, pointers, stream);
-        ffn_block(layer, sizes.rows, stream);
-    }
 }
 
 void Forward::apply_books(const StepArrays& arrays, const StepPointers& pointers,
@@ -130,8 +142,8 @@ void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
                hp_.head_count, limits_.window.tokens, limits_.window.sinks,
                1.0F / std::sqrt(static_cast<float>(hp_.head_length))},
               stream.get());
-    multiply(weights.attention_output.view, attended_.data(), hp_.query_length(), x_.data(), rows,
-             true, stream);
+    multiply_to_residual(weights.attention_output.view, attended_.data(), hp_.query_length(), rows,
+                         stream);
 }
 
 // x += W_down (silu(W_gate norm(x)) * (W_up norm(x)))
@@ -142,7 +154,19 @@ void Forward::ffn_block(std::uint32_t layer, std::uint32_t rows, const Stream& s
     multiply(weights.gate_up.view, normed_.data(), hp_.embedding_length, gate_up_.data(), rows,
              false, stream);
     silu_mul({gate_up_.data(), ffn_.data(), rows, width, 2 * width, width}, stream.get());
-    multiply(weights.down.view, ffn_.data(), width, x_.data(), rows, true, stream);
+    multiply_to_residual(weights.down.view, ffn_.data(), width, rows, stream);
+}
+
+// x += W y, or this rank's part of that sum to where parts are gathered.
+void Forward::multiply_to_residual(const WeightMatrix& w, const float* y, std::uint32_t columns,
+                                   std::uint32_t rows, const Stream& stream) {
+    if (rank_.alone()) return multiply(w, y, columns, x_.data(), rows, true, stream);
+    float* const part = gathered_.data() + std::size_t{rank_.rank} * rows * width();
+    multiply(w, y, columns, part, rows, false, stream);
+}
+
+void Forward::add_gathered(std::uint32_t rows, const Stream& stream) {
+    add_parts({gathered_.data(), x_.data(), rows * width(), rank_.ranks}, stream.get());
 }
 
 void Forward::normalise(const float* x, const DeviceBuffer<float>& weight, std::uint32_t rows,
@@ -165,8 +189,15 @@ void Forward::multiply(const WeightMatrix& w, const float* x, std::uint32_t colu
 void Forward::score(const std::uint32_t* row_ids, std::uint32_t count, const Stream& stream) {
     TROUPE_ASSERT(count <= limits_.score_rows_max);
     normalise(x_.data(), model_.output_norm, count, row_ids, stream);
-    multiply(model_.head(), normed_.data(), hp_.embedding_length, scores_.data(), count, false,
-             stream);
+    const std::size_t part = rank_.rank * count * score_part_width();
+    multiply(model_.head(), normed_.data(), hp_.embedding_length,
+             rank_.alone() ? scores_.data() : gathered_.data() + part, count, false, stream);
+}
+
+void Forward::join_gathered(std::uint32_t count, const Stream& stream) {
+    join_columns({gathered_.data(), scores_.data(), count,
+                  static_cast<std::uint32_t>(score_part_width()), hp_.vocabulary_size},
+                 stream.get());
 }
 
 }  // namespace troupe::gpu

@@ -1,5 +1,6 @@
 #include "gpu/layer_graphs.hpp"
 
+#include <array>
 #include <bit>
 
 #include "runtime/base/assert.hpp"
@@ -29,26 +30,26 @@ LayerSizes padded_sizes(const LayerSizes& sizes) {
             sizes.merges == 0 ? 0 : rows};
 }
 
-LayerGraphs::LayerGraphs(Forward& forward, std::uint32_t items_max, std::uint32_t rotated)
-    : forward_(forward), arrays_(most_bytes(items_max, rotated)) {}
+LayerGraphs::LayerGraphs(Ranks& ranks, std::uint32_t items_max, std::uint32_t rotated)
+    : ranks_(ranks), arrays_(most_bytes(items_max, rotated)) {}
 
-void LayerGraphs::run(const StepArrays& arrays, const StepPointers& pointers,
-                      const Stream& stream) {
+void LayerGraphs::run(const StepArrays& arrays, std::size_t turn) {
     const LayerSizes sizes = arrays.layer_sizes();
     TROUPE_ASSERT(sizes.rows <= kGraphRowsMax && padded_sizes(sizes) == sizes);
     const std::size_t bytes = layer_arrays_bytes(arrays);
     TROUPE_ASSERT(bytes <= arrays_.bytes());
-    CUDA_CHECK(cudaMemcpyAsync(arrays_.data(), pointers.places, bytes, cudaMemcpyDeviceToDevice,
-                               stream.get()));
+    const Rank& rank = ranks_.first();
+    CUDA_CHECK(cudaMemcpyAsync(arrays_.data(), ranks_.pointers(turn).front().places, bytes,
+                               cudaMemcpyDeviceToDevice, rank.compute.get()));
     auto graph = graphs_.find(sizes);
     if (graph == graphs_.end()) {
-        const StepPointers fixed = layer_arrays_at(arrays, arrays_.data());
+        const std::array<StepPointers, 1> fixed{layer_arrays_at(arrays, arrays_.data())};
         graph = graphs_
-                    .emplace(sizes, Graph::capture(
-                                        stream, [&] { forward_.run_layers(sizes, fixed, stream); }))
+                    .emplace(sizes,
+                             Graph::capture(rank.compute, [&] { ranks_.run_layers(sizes, fixed); }))
                     .first;
     }
-    graph->second.launch(stream);
+    graph->second.launch(rank.compute);
 }
 
 }  // namespace troupe::gpu

@@ -1,7 +1,8 @@
 // The layers of small steps as CUDA graphs: hundreds of launches that are recorded once and started
 // as one. A graph knows its launches' sizes and pointers; so steps are filled up to a few sizes
 // (padded_sizes()), and what changes from step to step is copied to one place before the graph
-// runs. Belongs to the executor's thread.
+// runs. For a single rank: exchanges between several are not recorded. Belongs to the executor's
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 #include <map>
 
 #include "gpu/device_memory.hpp"
-#include "gpu/forward.hpp"
+#include "gpu/ranks.hpp"
 #include "gpu/step_arrays.hpp"
 
 namespace troupe::gpu {
@@ -25,14 +26,14 @@ inline constexpr std::uint32_t kGraphRowsMax = 64;
 class LayerGraphs {
  public:
     // `items_max`: of a step's attention. Throws BackendError, as all of this does.
-    LayerGraphs(Forward& forward, std::uint32_t items_max, std::uint32_t rotated);
+    LayerGraphs(Ranks& ranks, std::uint32_t items_max, std::uint32_t rotated);
 
-    // All rows of a step, which has one of padded_sizes(), through all layers. `pointers` are of
-    // `arrays`, and must have arrived on `stream`.
-    void run(const StepArrays& arrays, const StepPointers& pointers, const Stream& stream);
+    // All rows of a step, which has one of padded_sizes(), through all layers. The arrays must be
+    // on their way to the rank.
+    void run(const StepArrays& arrays, std::size_t turn);
 
  private:
-    Forward& forward_;
+    Ranks& ranks_;
     DeviceBuffer<std::byte> arrays_;  // what the graphs read
     std::map<LayerSizes, Graph> graphs_;
 };

@@ -46,7 +46,7 @@ __global__ void resolve_tokens_kernel(const StepTables p) {
     const std::uint32_t slot = p.places[row].slot;
     const std::int32_t token = p.given[row] < 0 ? p.drawn[slot] : p.given[row];
     p.tokens[row] = token;
-    if (p.row_counts[row] != 0) {
+    if (p.counts != nullptr && p.row_counts[row] != 0) {
         atomicAdd(p.counts + std::size_t{slot} * p.vocabulary + token, 1U);
     }
 }
@@ -66,11 +66,11 @@ __global__ void copy_pages_kernel(const CopyPages p) {
 
 void apply_tables(const StepTables& p, cudaStream_t stream) {
     if (p.grant_count > 0) launch(grant_kernel, blocks_for(p.grant_count), kThreads, 0, stream, p);
-    if (p.cleared_count > 0) {
+    if (p.counts != nullptr && p.cleared_count > 0) {
         const dim3 grid{blocks_for(p.vocabulary).x, p.cleared_count};
         launch(clear_counts_kernel, grid, kThreads, 0, stream, p);
     }
-    if (p.edit_count > 0) {
+    if (p.counts != nullptr && p.edit_count > 0) {
         launch(edit_counts_kernel, blocks_for(p.edit_count), kThreads, 0, stream, p);
     }
     if (p.rows > 0) launch(resolve_tokens_kernel, blocks_for(p.rows), kThreads, 0, stream, p);

@@ -41,7 +41,7 @@ struct StepTables {
 
     std::uint32_t* page_table;  // [slots][page_table_width]
     std::uint32_t page_table_width;
-    std::uint32_t* counts;  // [slots][vocabulary]
+    std::uint32_t* counts;  // [slots][vocabulary]; null where nothing is drawn: none are kept
     std::uint32_t vocabulary;
     const std::int32_t* drawn;  // [slots]
     std::int32_t* tokens;       // [rows]

@@ -1,5 +1,7 @@
-// For the tests of gpu/: an emulated device that is new for every test, and backends on it.
+// For the tests of gpu/: an emulated machine that is new for every test, and backends on it.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <catch2/catch.hpp>
 #include <memory>
@@ -30,8 +32,16 @@ inline Tokens random_tokens(std::size_t count, std::uint32_t seed) {
     return tokens;
 }
 
-inline gpu::CudaOptions small_cuda_options() {
+// Of a machine with so many cards; on a real one those that it has, perhaps too few.
+inline bool have_cards(int count) {
+    emulator::reset_machine(count);
+    int present = 0;
+    return cudaGetDeviceCount(&present) == cudaSuccess && present >= count;
+}
+
+inline gpu::CudaOptions small_cuda_options(int cards = 1) {
     gpu::CudaOptions options;
+    options.cards = static_cast<std::uint32_t>(cards);
     options.kv_memory_bytes = std::uint64_t{32} << 20;
     options.context_length_max = 512;
     options.slots_max = 32;

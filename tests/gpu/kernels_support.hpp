@@ -100,7 +100,7 @@ inline std::vector<float> multiply_truth(const RandomMatrix& w, const std::vecto
 
 inline gpu::MatrixBuffer upload(const RandomMatrix& matrix) {
     const model::Matrix* const part = &matrix.matrix;
-    return gpu::upload_matrix({&part, 1});
+    return gpu::upload_matrix({&part, 1}, gpu::common_type({&part, 1}));
 }
 
 }  // namespace troupe::test

@@ -11,8 +11,9 @@ using namespace troupe::test;
 
 namespace {
 
-gpu::CudaOptions tiny_options() {
+gpu::CudaOptions tiny_options(std::uint32_t cards = 1) {
     gpu::CudaOptions options;
+    options.cards = cards;
     options.kv_pages = 64;
     options.slots_max = 8;
     options.tokens_per_step_max = 64;
@@ -26,7 +27,9 @@ TEST_CASE_METHOD(EmulatorFixture,
                  "[gpu][backend][architectures]") {
     const std::string name = GENERATE("llama", "qwen2", "qwen3");
     const auto type = GENERATE(model::TensorType::f32, model::TensorType::f16);
-    CAPTURE(name, to_string(type));
+    const auto cards = GENERATE(1, 2);
+    CAPTURE(name, to_string(type), cards);
+    if (!have_cards(cards)) return;
     const boost::json::value reference = read_architecture(name);
     const std::vector<std::byte> bytes = architecture_gguf(reference, type);
     const model::GgufFile file = model::GgufFile::parse(bytes).value();
@@ -37,7 +40,7 @@ TEST_CASE_METHOD(EmulatorFixture,
         for (const float score : to_vector<float>(row))
             expected.push_back(score);
     }
-    const auto backend = make_cuda(file, tiny_options());
+    const auto backend = make_cuda(file, tiny_options(static_cast<std::uint32_t>(cards)));
     EngineDriver driver(*backend);
     driver.open(0);
     const std::vector<float> whole =

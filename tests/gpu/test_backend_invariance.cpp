@@ -1,5 +1,5 @@
-// On the emulated device: the bits of a row's scores depend on that row alone, and on no
-// interleaving of streams and threads.
+// On the emulated device, and on two that share the model: the bits of a row's scores depend on
+// that row alone, and on no interleaving of streams and threads.
 #include <span>
 
 #include "tests/gpu/gpu_fixture.hpp"
@@ -83,8 +83,9 @@ Trace run_among(model::Backend& backend, const Tokens& prompt, std::uint32_t nei
 TEST_CASE_METHOD(EmulatorFixture, "on the device a row's bits do not depend on its company",
                  "[gpu][backend][invariance]") {
     const model::GgufFile* file = GENERATE(stories_gguf(), stories_halves_gguf());
-    if (file == nullptr) return;
-    const auto backend = make_cuda(*file, small_cuda_options());
+    const auto cards = GENERATE(1, 2);
+    if (file == nullptr || !have_cards(cards)) return;
+    const auto backend = make_cuda(*file, small_cuda_options(cards));
     const Tokens prompt = random_tokens(21, 4);
     const Trace expected = run_alone(*backend, prompt);
     REQUIRE(expected.ids.size() == kDecoded + 1);
@@ -98,8 +99,9 @@ TEST_CASE_METHOD(EmulatorFixture, "on the device a row's bits do not depend on i
 TEST_CASE_METHOD(EmulatorFixture, "long contexts are the same bits in one chunk and decoded",
                  "[gpu][backend][invariance]") {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    gpu::CudaOptions options = small_cuda_options();
+    const auto cards = GENERATE(1, 2);
+    if (file == nullptr || !have_cards(cards)) return;
+    gpu::CudaOptions options = small_cuda_options(cards);
     options.tokens_per_step_max = 512;
     const auto backend = make_cuda(*file, options);
     const Tokens prompt = random_tokens(262, 8);  // attention in two splits
@@ -162,10 +164,10 @@ model::DecodingParams host_params() {
     return params;
 }
 
-void check_seeds(std::uint64_t begin, std::uint64_t end) {
+void check_seeds(std::uint64_t begin, std::uint64_t end, int cards = 1) {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    const auto backend = make_cuda(*file, small_cuda_options());
+    if (file == nullptr || !have_cards(cards)) return;
+    const auto backend = make_cuda(*file, small_cuda_options(cards));
     const Tokens prompt = random_tokens(3, 4);
     const Trace expected = run_alone(*backend, prompt);
     const Trace host_drawn = run_alone(*backend, prompt, 0, host_params());
@@ -184,6 +186,16 @@ void check_seeds(std::uint64_t begin, std::uint64_t end) {
 TEST_CASE_METHOD(EmulatorFixture, "two steps in flight, under 12 interleavings",
                  "[gpu][backend][invariance]") {
     check_seeds(0, 12);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "two steps in flight on two cards, under 24 interleavings",
+                 "[gpu][backend][invariance][ranks]") {
+    check_seeds(0, 24, 2);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "two steps in flight on four cards, under 100 interleavings",
+                 "[gpu][backend][invariance][ranks][long]") {
+    check_seeds(24, 124, 4);
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "two steps in flight, under 200 interleavings",

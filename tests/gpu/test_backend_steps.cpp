@@ -1,5 +1,6 @@
-// What a plan may ask of the CUDA backend beyond plain decoding, on the emulated device: drafts
-// that are judged and taken back, draws on the host, copied pages, rows that fail, a rebuild.
+// What a plan may ask of the CUDA backend beyond plain decoding, on one or two emulated cards:
+// drafts that are judged and taken back, draws on the host, copied pages, rows that fail, a
+// rebuild.
 #include <span>
 
 #include "model/sampler.hpp"
@@ -44,8 +45,9 @@ Tokens ids_of(const model::StepResult& result) {
 TEST_CASE_METHOD(EmulatorFixture, "a judged draft draws what decoding draws, penalties included",
                  "[gpu][backend]") {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    const auto backend = make_cuda(*file, small_cuda_options());
+    const auto cards = GENERATE(1, 2);
+    if (file == nullptr || !have_cards(cards)) return;
+    const auto backend = make_cuda(*file, small_cuda_options(cards));
     const Tokens expected = decode(*backend, 0, 6, penalised_params());
     EngineDriver driver(*backend);
     driver.open(1, penalised_params(), kPrompt);
@@ -67,8 +69,9 @@ TEST_CASE_METHOD(EmulatorFixture, "a judged draft draws what decoding draws, pen
 TEST_CASE_METHOD(EmulatorFixture, "draws on the host are those of model::sample on the same scores",
                  "[gpu][backend]") {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    const auto backend = make_cuda(*file, small_cuda_options());
+    const auto cards = GENERATE(1, 2);
+    if (file == nullptr || !have_cards(cards)) return;
+    const auto backend = make_cuda(*file, small_cuda_options(cards));
     model::DecodingParams params = penalised_params();
     params.typical_p = 0.8;
     params.logprobs = true;
@@ -103,8 +106,9 @@ TEST_CASE_METHOD(EmulatorFixture, "draws on the host are those of model::sample 
 TEST_CASE_METHOD(EmulatorFixture, "a fork goes on with copied pages as its source does",
                  "[gpu][backend]") {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    const auto backend = make_cuda(*file, small_cuda_options());
+    const auto cards = GENERATE(1, 2);
+    if (file == nullptr || !have_cards(cards)) return;
+    const auto backend = make_cuda(*file, small_cuda_options(cards));
     EngineDriver driver(*backend);
     driver.open(0);
     driver.prefill(0, kPrompt);
@@ -121,8 +125,9 @@ TEST_CASE_METHOD(EmulatorFixture, "a fork goes on with copied pages as its sourc
 TEST_CASE_METHOD(EmulatorFixture, "after a reset in mid-flight the backend starts afresh",
                  "[gpu][backend]") {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    const auto backend = make_cuda(*file, small_cuda_options());
+    const auto cards = GENERATE(1, 2);
+    if (file == nullptr || !have_cards(cards)) return;
+    const auto backend = make_cuda(*file, small_cuda_options(cards));
     const Tokens expected = decode(*backend, 0, 3, penalised_params());
     model::StepPlan plan;
     model::SlotOpen& open = plan.opens.emplace_back();

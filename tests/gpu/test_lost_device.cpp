@@ -20,17 +20,20 @@ Tokens decode(model::Backend& backend, std::size_t count) {
     return ids;
 }
 
-void lose_and_recover(model::Backend& backend) {
+void lose_and_recover(model::Backend& backend, std::vector<std::uint64_t> after_kernels,
+                      bool with_graphs = true) {
     const Tokens expected = decode(backend, 3);
     const std::string fingerprint = backend.info().fingerprint;
     const std::uint32_t pages = backend.info().pages_total;
-    for (const std::uint64_t kernels : {1, 20, 90}) {
+    for (const std::uint64_t kernels : after_kernels) {
+        CAPTURE(kernels);
         emulator::lose_device_after(kernels);
         CHECK_THROWS_AS(decode(backend, 3), model::BackendError);
         backend.reset();
+        CHECK_FALSE(emulator::hung());
         const std::uint64_t graphs = emulator::graph_launches();
         CHECK(decode(backend, 3) == expected);
-        CHECK(emulator::graph_launches() >= graphs + 3);  // recorded anew
+        CHECK(emulator::graph_launches() >= graphs + (with_graphs ? 3 : 0));  // recorded anew
         CHECK(backend.info().fingerprint == fingerprint);
         CHECK(backend.info().pages_total == pages);
     }
@@ -42,7 +45,7 @@ TEST_CASE_METHOD(EmulatorFixture, "a lost device ends its steps and is there aga
                  "[gpu][backend][loss]") {
     const model::GgufFile* file = stories_halves_gguf();
     if (file == nullptr) return;
-    lose_and_recover(*make_cuda(*file, small_cuda_options()));
+    lose_and_recover(*make_cuda(*file, small_cuda_options()), {1, 20, 90});
 }
 
 TEST_CASE_METHOD(EmulatorFixture,
@@ -55,5 +58,24 @@ TEST_CASE_METHOD(EmulatorFixture,
     options.kv_pages = target->info().pages_total;
     options.tokens_per_step_max += options.slots_max;
     model::DraftingBackend backend(std::move(target), make_cuda(*file, options));
-    lose_and_recover(backend);
+    lose_and_recover(backend, {1, 20, 90});
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "one card of two is lost, and nobody waits for it",
+                 "[gpu][backend][loss][ranks]") {
+    const model::GgufFile* file = stories_halves_gguf();
+    if (file == nullptr || !have_cards(2)) return;
+    const gpu::CudaOptions options = small_cuda_options(2);
+    const bool drafts = GENERATE(false, true);
+    std::unique_ptr<model::Backend> backend = make_cuda(*file, options);
+    if (drafts) {
+        gpu::CudaOptions draft = options;
+        draft.kv_pages = backend->info().pages_total;
+        draft.tokens_per_step_max += draft.slots_max;
+        backend =
+            std::make_unique<model::DraftingBackend>(std::move(backend), make_cuda(*file, draft));
+    }
+    lose_and_recover(*backend, {1, 2, 60, 201, 330}, false);
+    emulator::set_seed(1);
+    lose_and_recover(*backend, {60}, false);
 }

@@ -14,13 +14,14 @@ constexpr std::int32_t kAnswerTokens = 20;
 struct Cache {
     gpu::KvForm form = gpu::KvForm::f16;
     model::AttentionWindow window{};
+    int cards = 1;
 };
 
 void check_matrix(const std::vector<unsigned>& masks, const Cache& cache = {}) {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
+    if (file == nullptr || !have_cards(cache.cards)) return;
     const MakeBackend make = [&](const Circumstances& c, std::uint32_t pages) {
-        gpu::CudaOptions options = small_cuda_options();
+        gpu::CudaOptions options = small_cuda_options(cache.cards);
         options.kv_form = cache.form;
         options.window = cache.window;
         options.tokens_per_step_max = c.chunked ? kMatrixStepTokensChunked : kMatrixStepTokens;
@@ -39,6 +40,11 @@ void check_matrix(const std::vector<unsigned>& masks, const Cache& cache = {}) {
 TEST_CASE_METHOD(EmulatorFixture, "a sampled answer of the device is the same in any circumstances",
                  "[gpu][backend][matrix]") {
     check_matrix({8 + 4 + 1});  // preempted among neighbours, its prefix cached
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "so it is of two devices, preempted and cut into chunks",
+                 "[gpu][backend][matrix][ranks]") {
+    check_matrix({4 + 2}, {.form = gpu::KvForm::int8, .cards = 2});
 }
 
 TEST_CASE_METHOD(EmulatorFixture,

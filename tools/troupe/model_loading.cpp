@@ -125,6 +125,8 @@ Result<std::unique_ptr<model::Backend>> make_cuda_backend(const Making& making) 
                                  "--backend cpu",
                                  flags.kv_type)};
     gpu::CudaOptions options;
+    options.first_card = flags.gpu;
+    options.cards = flags.gpus;
     if (flags.kv_type == "int8") options.kv_form = gpu::KvForm::int8;
     if (flags.window != 0) options.window = {flags.window, flags.sinks};
     set_common(options, making);
@@ -138,10 +140,13 @@ Result<std::unique_ptr<model::Backend>> make_one(const Making& making) {
             return invalid_input("the toy looks at the last word alone: leave --window out");
         return make_toy_backend(making);
     }
-    if (flags.backend == "cuda" || (flags.backend == "auto" && kAutoTriesCuda)) {
+    const bool chose_cards = flags.gpu != 0 || flags.gpus != 1;
+    if (flags.backend == "cpu" && chose_cards)
+        return invalid_input("--gpu and --gpus are for --backend cuda: leave them out for the CPU");
+    if (flags.backend == "cuda" || (flags.backend == "auto" && (kAutoTriesCuda || chose_cards))) {
         auto backend = make_cuda_backend(making);
-        const bool fall_back =
-            flags.backend == "auto" && !backend && backend.error().kind == ErrorKind::unsupported;
+        const bool fall_back = flags.backend == "auto" && !chose_cards && !backend &&
+                               backend.error().kind == ErrorKind::unsupported;
         if (!fall_back) return backend;
         log::info("{}; running on the CPU", backend.error().message);
     }
@@ -171,6 +176,9 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
         "ten words")
         .required();
     add("--backend", flags.backend, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
+    add("--gpu", flags.gpu, "the card of --backend cuda, counted from 0; of several the first")
+        .within(0, 1023);
+    add("--gpus", flags.gpus, "cards that share the model, from that one on").within(1, 1024);
     add("--threads", flags.threads, "compute threads; 0: one a core").within(0, 1024);
     add("--arithmetic", flags.arithmetic,
         "native: int8 activations for quantised weights; float32: slow, for checking")

@@ -26,6 +26,8 @@ struct LoadedModel {
 struct BackendFlags {
     std::string model;
     std::string backend = "auto";
+    std::uint32_t gpu = 0;
+    std::uint32_t gpus = 1;
     std::uint32_t threads = 0;
     std::string arithmetic = "native";
     std::string instruction_set = "auto";
