@@ -40,7 +40,7 @@ class Collectives {
     virtual void abort() = 0;
 };
 
-// Between these cards. Error: unsupported where this build has no NCCL. Throws BackendError.
+// Between these cards. Error: unsupported where this build has no NCCL, or NCCL finds no way.
 [[nodiscard]] Result<std::unique_ptr<Collectives>> make_collectives(const std::vector<int>& cards);
 
 }  // namespace troupe::gpu

@@ -110,9 +110,9 @@ class Event {
     // Whether all is done that stood before its last record.
     [[nodiscard]] bool reached() const {
         const cudaError_t state = cudaEventQuery(get());
-        if (state == cudaErrorNotReady) return false;
-        CUDA_CHECK(state);
-        return true;
+        if (state != cudaSuccess && state != cudaErrorNotReady)
+            throw_cuda_error(state, "cudaEventQuery", __FILE__, __LINE__);
+        return state == cudaSuccess;
     }
 
  private:

@@ -199,16 +199,48 @@ WeightMatrix rows_of(const WeightMatrix& matrix, std::uint32_t begin, std::uint3
     return rows;
 }
 
-// Matrix by matrix, of each every rank's share: what type it becomes is asked once.
-void upload_weights(const model::Hyperparameters& hp, const model::ModelWeights& weights,
-                    const std::vector<int>& cards, std::vector<DeviceModel>& devices) {
-    const auto for_each_rank = [&](auto act) {
-        for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-            select_card(cards[rank]);
-            act(devices[rank]);
+// Uploads matrix by matrix, of each every rank's share: what type it becomes is asked once.
+class Uploader {
+ public:
+    using Parts = std::initializer_list<const Matrix*>;
+
+    Uploader(const std::vector<int>& cards, std::vector<DeviceModel>& devices)
+        : cards_(cards), devices_(devices) {}
+
+    void matrix(Parts parts, Split split, MatrixBuffer DeviceModel::*to) {
+        upload(parts, split, [to](DeviceModel& device) { return &(device.*to); });
+    }
+    void layer(std::size_t index, const model::LayerWeights& from,
+               const model::Hyperparameters& hp) {
+        for_each_rank([&](DeviceModel& device) {
+            DeviceLayer& to = device.layers[index];
+            to.attention_norm = upload_norm(from.attn_norm);
+            to.qkv_bias =
+                DeviceBuffer<float>::upload(share_of_biases(from.attn_qkv_bias, hp, device.rank));
+            to.q_norm = DeviceBuffer<float>::upload(from.attn_q_norm);
+            to.k_norm = DeviceBuffer<float>::upload(from.attn_k_norm);
+            to.ffn_norm = upload_norm(from.ffn_norm);
+        });
+        const auto matrix = [&](Parts parts, Split split, MatrixBuffer DeviceLayer::*to) {
+            upload(parts, split, [=](DeviceModel& device) { return &(device.layers[index].*to); });
+        };
+        matrix({&from.attn_q, &from.attn_k, &from.attn_v}, Split::rows, &DeviceLayer::qkv);
+        matrix({&from.attn_output}, Split::columns, &DeviceLayer::attention_output);
+        matrix({&from.ffn_gate, &from.ffn_up}, Split::rows, &DeviceLayer::gate_up);
+        matrix({&from.ffn_down}, Split::columns, &DeviceLayer::down);
+    }
+    template <class Act>
+    void for_each_rank(Act act) {
+        for (std::size_t rank = 0; rank < devices_.size(); ++rank) {
+            select_card(cards_[rank]);
+            act(devices_[rank]);
         }
-    };
-    const auto upload = [&](std::initializer_list<const Matrix*> parts, Split split, auto place) {
+    }
+
+ private:
+    // `place` says where in a rank's model.
+    template <class Place>
+    void upload(Parts parts, Split split, Place place) {
         const WeightType type = common_type({parts.begin(), parts.size()});
         for_each_rank([&](DeviceModel& device) {
             std::vector<MatrixShare> shares;
@@ -217,42 +249,14 @@ void upload_weights(const model::Hyperparameters& hp, const model::ModelWeights&
             std::vector<const Matrix*> matrices;
             for (const MatrixShare& share : shares)
                 matrices.push_back(&share.matrix);
-            MatrixBuffer buffer = upload_matrix(matrices, type);
-            device.weight_bytes += buffer.bytes();
-            place(device) = std::move(buffer);
+            *place(device) = upload_matrix(matrices, type);
+            device.weight_bytes += place(device)->bytes();
         });
-    };
-    upload(
-        {&weights.token_embd}, Split::whole,
-        [](DeviceModel & device) -> auto& { return device.token_embd; });
-    for (std::size_t i = 0; i < weights.layers.size(); ++i) {
-        const model::LayerWeights& from = weights.layers[i];
-        const auto upload_layer = [&](std::initializer_list<const Matrix*> parts, Split split,
-                                      MatrixBuffer DeviceLayer::*to) {
-            upload(
-                parts, split, [=](DeviceModel & device) -> auto& { return device.layers[i].*to; });
-        };
-        for_each_rank([&](DeviceModel& device) {
-            DeviceLayer& to = device.layers[i];
-            to.attention_norm = upload_norm(from.attn_norm);
-            to.qkv_bias =
-                DeviceBuffer<float>::upload(share_of_biases(from.attn_qkv_bias, hp, device.rank));
-            to.q_norm = DeviceBuffer<float>::upload(from.attn_q_norm);
-            to.k_norm = DeviceBuffer<float>::upload(from.attn_k_norm);
-            to.ffn_norm = upload_norm(from.ffn_norm);
-        });
-        upload_layer({&from.attn_q, &from.attn_k, &from.attn_v}, Split::rows, &DeviceLayer::qkv);
-        upload_layer({&from.attn_output}, Split::columns, &DeviceLayer::attention_output);
-        upload_layer({&from.ffn_gate, &from.ffn_up}, Split::rows, &DeviceLayer::gate_up);
-        upload_layer({&from.ffn_down}, Split::columns, &DeviceLayer::down);
     }
-    for_each_rank(
-        [&](DeviceModel& device) { device.output_norm = upload_norm(weights.output_norm); });
-    if (weights.tied_output) return;
-    upload(
-        {&weights.output}, Split::rows,
-        [](DeviceModel & device) -> auto& { return device.output; });
-}
+
+    const std::vector<int>& cards_;
+    std::vector<DeviceModel>& devices_;  // [ranks]
+};
 
 }  // namespace
 
@@ -334,7 +338,14 @@ Result<std::vector<DeviceModel>> upload_model(const model::GgufFile& file,
         devices[rank].layers.resize(hp->block_count);
         devices[rank].digest = digest;
     }
-    upload_weights(*hp, *weights, cards, devices);
+    Uploader uploader(cards, devices);
+    uploader.matrix({&weights->token_embd}, Split::whole, &DeviceModel::token_embd);
+    for (std::size_t i = 0; i < weights->layers.size(); ++i)
+        uploader.layer(i, weights->layers[i], *hp);
+    uploader.for_each_rank(
+        [&](DeviceModel& device) { device.output_norm = upload_norm(weights->output_norm); });
+    if (!weights->tied_output)
+        uploader.matrix({&weights->output}, Split::rows, &DeviceModel::output);
     return devices;
 }
 

@@ -83,12 +83,13 @@ Result<> check_divisible(const Hyperparameters& hp, const ModelWeights& weights,
         if (can_share(hp, weights, n)) possible.push_back(n);
     }
     if (possible.empty()) possible.push_back(1);
+    const std::uint32_t block = block_size(weights.layers.front().ffn_down);
     return Error{ErrorKind::unsupported,
                  fmt::format("{} cards cannot share this model: its {} KV heads and the columns of "
-                             "its matrices, {} of them to a block, do not divide by {}; --gpus may "
-                             "be {}",
-                             ranks, hp.head_count_kv, block_size(weights.layers.front().ffn_down),
-                             ranks, fmt::join(possible, ", "))};
+                             "its matrices{} do not divide by {}; --gpus may be {}",
+                             ranks, hp.head_count_kv,
+                             block == 1 ? "" : fmt::format(", in blocks of {},", block), ranks,
+                             fmt::join(possible, ", "))};
 }
 
 }  // namespace troupe::gpu

@@ -19,11 +19,8 @@ void check_nccl(ncclResult_t result, const char* call) {
 
 class NcclCollectives final : public Collectives {
  public:
-    explicit NcclCollectives(const std::vector<int>& cards) : communicators_(cards.size()) {
-        check_nccl(
-            ncclCommInitAll(communicators_.data(), static_cast<int>(cards.size()), cards.data()),
-            "ncclCommInitAll");
-    }
+    explicit NcclCollectives(std::vector<ncclComm_t> communicators)
+        : communicators_(std::move(communicators)) {}
     ~NcclCollectives() override { NcclCollectives::abort(); }
 
     void all_gather(std::span<const RankBuffer<float>> buffers, std::size_t count) override {
@@ -76,7 +73,16 @@ class NcclCollectives final : public Collectives {
 }  // namespace
 
 Result<std::unique_ptr<Collectives>> make_collectives(const std::vector<int>& cards) {
-    return std::make_unique<NcclCollectives>(cards);
+    std::vector<ncclComm_t> communicators(cards.size());
+    const ncclResult_t result =
+        ncclCommInitAll(communicators.data(), static_cast<int>(cards.size()), cards.data());
+    if (result != ncclSuccess) {
+        return Error{ErrorKind::unsupported,
+                     fmt::format("{} cards cannot talk to each other ({} from ncclCommInitAll): "
+                                 "leave --gpus out, or see what NCCL_DEBUG=INFO says",
+                                 cards.size(), ncclGetErrorString(result))};
+    }
+    return std::make_unique<NcclCollectives>(std::move(communicators));
 }
 
 }  // namespace troupe::gpu

@@ -44,7 +44,8 @@ TEST_CASE_METHOD(EmulatorFixture, "a sampled answer of the device is the same in
 
 TEST_CASE_METHOD(EmulatorFixture, "so it is of two devices, preempted and cut into chunks",
                  "[gpu][backend][matrix][ranks]") {
-    check_matrix({4 + 2}, {.form = gpu::KvForm::int8, .cards = 2});
+    check_matrix({4 + 2},
+                 {.form = gpu::KvForm::int8, .window = {.tokens = 24, .sinks = 4}, .cards = 2});
 }
 
 TEST_CASE_METHOD(EmulatorFixture,
