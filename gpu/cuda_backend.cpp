@@ -63,7 +63,7 @@ Result<std::unique_ptr<DeviceBackend>> make_on_device(const model::GgufFile& fil
         if (!made) return made.error();
         collectives = std::move(*made);
     }
-    Result<std::vector<DeviceModel>> models = upload_model(file, cards.ids);
+    Result<std::vector<DeviceModel>> models = upload_model(file, cards.ids, options.progress);
     if (!models) return models.error();
     const Result<> fits = model::check_window(options.window, models->front().hp.context_length);
     if (!fits) return fits.error();

@@ -204,8 +204,9 @@ class Uploader {
  public:
     using Parts = std::initializer_list<const Matrix*>;
 
-    Uploader(const std::vector<int>& cards, std::vector<DeviceModel>& devices)
-        : cards_(cards), devices_(devices) {}
+    Uploader(const std::vector<int>& cards, std::vector<DeviceModel>& devices,
+             model::LoadProgress* progress)
+        : cards_(cards), devices_(devices), progress_(progress) {}
 
     void matrix(Parts parts, Split split, MatrixBuffer DeviceModel::*to) {
         upload(parts, split, [to](DeviceModel& device) { return &(device.*to); });
@@ -252,10 +253,14 @@ class Uploader {
             *place(device) = upload_matrix(matrices, type);
             device.weight_bytes += place(device)->bytes();
         });
+        if (progress_ == nullptr) return;
+        for (const Matrix* part : parts)
+            progress_->add(part->bytes.size());
     }
 
     const std::vector<int>& cards_;
     std::vector<DeviceModel>& devices_;  // [ranks]
+    model::LoadProgress* const progress_;
 };
 
 }  // namespace
@@ -316,7 +321,8 @@ WeightMatrix DeviceModel::head() const {
 }
 
 Result<std::vector<DeviceModel>> upload_model(const model::GgufFile& file,
-                                              const std::vector<int>& cards) {
+                                              const std::vector<int>& cards,
+                                              model::LoadProgress* progress) {
     Result<model::Hyperparameters> hp = model::read_hyperparameters(file);
     if (!hp) return hp.error();
     if (Result<> heads = check_heads(*hp); !heads) return heads.error();
@@ -338,7 +344,7 @@ Result<std::vector<DeviceModel>> upload_model(const model::GgufFile& file,
         devices[rank].layers.resize(hp->block_count);
         devices[rank].digest = digest;
     }
-    Uploader uploader(cards, devices);
+    Uploader uploader(cards, devices, progress);
     uploader.matrix({&weights->token_embd}, Split::whole, &DeviceModel::token_embd);
     for (std::size_t i = 0; i < weights->layers.size(); ++i)
         uploader.layer(i, weights->layers[i], *hp);

@@ -11,6 +11,7 @@
 #include "gpu/shares.hpp"
 #include "model/gguf.hpp"
 #include "model/hyperparameters.hpp"
+#include "model/load_progress.hpp"
 #include "model/weights.hpp"
 #include "runtime/base/result.hpp"
 
@@ -61,8 +62,10 @@ struct DeviceModel {
 
 // Errors: those of reading the model; unsupported for blocks that are not Llama's, that with biases
 // (Qwen 2) or with normed heads (Qwen 3), for heads that the kernels cannot hold, and for what so
-// many cards cannot share. Throws BackendError where a card has no room.
+// many cards cannot share. Throws BackendError where a card has no room. `progress`, which may be
+// null, is told of the file's bytes on the way.
 [[nodiscard]] Result<std::vector<DeviceModel>> upload_model(const model::GgufFile& file,
-                                                            const std::vector<int>& cards);
+                                                            const std::vector<int>& cards,
+                                                            model::LoadProgress* progress);
 
 }  // namespace troupe::gpu
