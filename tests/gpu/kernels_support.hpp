@@ -71,7 +71,7 @@ struct RandomMatrix {
                 }
             }
         }
-        matrix = {"random", type, rows, columns, bytes};
+        matrix = {"random", type, rows, columns, bytes, {}};
         values.resize(std::size_t{rows} * columns);
         model::dequantise(type, bytes, values);
     }
