@@ -10,11 +10,10 @@ import time
 import httpx
 import openai
 import pytest
-from websockets.sync.client import connect
 
 from certificates import Authority, openssl
 from test_command_line import run
-from wire import TERMINAL, create, text_of
+from wire import TERMINAL, TlsSocket, create, text_of
 
 QUESTION = [{"role": "user", "content": "the cat"}]
 
@@ -59,15 +58,15 @@ def test_page_client_and_socket_over_tls(secure, authority):
         whole = client.chat.completions.create(**asked).choices[0].message.content
         chunks = client.chat.completions.create(stream=True, **asked)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == whole != ""
-    with connect(secure.ws_url, ssl=context, max_size=None) as client:
+    with TlsSocket(secure.ws_url, context) as client:
         client.send(json.dumps(create("the cat", max_output_tokens=200, temperature=0,
                                       ignore_eos=True)))
-        while (event := json.loads(client.recv(timeout=30)))["type"] not in TERMINAL:
+        while (event := json.loads(client.recv()))["type"] not in TERMINAL:
             pass
         assert text_of(event["response"]) == whole
         # A message in many records, and one that is refused for its size.
         client.send(json.dumps({"type": "troupe:ping", "t": "x", "filler": "y" * 900_000}))
-        assert json.loads(client.recv(timeout=30))["t"] == "x"
+        assert json.loads(client.recv())["t"] == "x"
 
 
 def test_what_tls_does_not_protect_is_refused(secure, authority):
@@ -86,10 +85,10 @@ def test_what_tls_does_not_protect_is_refused(secure, authority):
 
 
 def test_a_vanished_client_frees_its_slot_over_tls(secure, authority):
-    with connect(secure.ws_url, ssl=authority.context()) as client:
+    with TlsSocket(secure.ws_url, authority.context()) as client:
         client.send(json.dumps(create("the cat", max_output_tokens=100_000, ignore_eos=True)))
-        client.recv(timeout=30)
-        client.socket.shutdown(socket.SHUT_RDWR)
+        client.recv()
+        client.vanish()
     with httpx.Client(verify=authority.context()) as http, \
             http.stream("POST", secure.url + "/v1/completions", json={
                 "prompt": "the cat", "max_tokens": 100_000, "ignore_eos": True,
@@ -124,7 +123,7 @@ def test_a_new_certificate_is_shown_to_new_connections_alone(start_server, autho
 
     install("before")
     server = start_server(*flags_of(files), model="toy")
-    with connect(server.ws_url, ssl=authority.context()) as client:
+    with TlsSocket(server.ws_url, authority.context()) as client:
         assert name_shown(server, authority) == "before"
         install("on-change")  # noticed by itself
         wait_for_name("on-change")
@@ -135,7 +134,7 @@ def test_a_new_certificate_is_shown_to_new_connections_alone(start_server, autho
         wait_for_log("the certificate stays as it was")
         assert name_shown(server, authority) == "on-signal"
         client.send(json.dumps({"type": "troupe:ping", "t": 1}))
-        assert json.loads(client.recv(timeout=30))["t"] == 1, "the old connection lives"
+        assert json.loads(client.recv())["t"] == 1, "the old connection lives"
 
 
 def test_what_is_wrong_with_the_files_is_said(authority, tmp_path):

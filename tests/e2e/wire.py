@@ -1,8 +1,10 @@
 """A small WebSocket client of the Responses protocol, for tests: sends, collects, checks the order."""
 
+import asyncio
 import json
 import time
 
+from websockets.asyncio.client import connect as connect_async
 from websockets.sync.client import connect
 
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
@@ -49,6 +51,38 @@ class Client:
         events = self.until(*TERMINAL, "error", timeout=timeout)
         assert events[-1]["type"] != "error", events[-1]
         return events[-1]["response"], events
+
+
+class TlsSocket:
+    """A WebSocket over TLS that is read and written on one thread. websockets.sync does it on two,
+    which OpenSSL forbids and Python before 3.13 lets happen: some connections in a hundred lose
+    their first request."""
+
+    def __init__(self, url, context):
+        self._loop = asyncio.new_event_loop()
+        self._socket = self._run(connect_async(url, ssl=context, max_size=None))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._run(self._socket.close())
+        self._loop.close()
+
+    def _run(self, awaitable, timeout=30):
+        async def wait():
+            return await asyncio.wait_for(awaitable, timeout)
+
+        return self._loop.run_until_complete(wait())
+
+    def send(self, text):
+        self._run(self._socket.send(text))
+
+    def recv(self):
+        return self._run(self._socket.recv())
+
+    def vanish(self):
+        self._socket.transport.abort()
 
 
 def text_of(response):
