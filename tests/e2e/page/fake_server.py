@@ -233,7 +233,7 @@ async def play_slow(answer):
     await answer.begin()
     await answer.progress()
     await answer.open_item()
-    text = " ".join(f"Word {number} of a slow answer." for number in range(1, 200))
+    text = " ".join(f"Word {number} of a slow answer." for number in range(1, 1000))
     if await answer.write(text, 0.03):
         await answer.finish()
 
