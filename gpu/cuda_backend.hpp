@@ -1,7 +1,6 @@
 // The Backend that runs on a CUDA card, or on several that share a model: weights and KV cache in
-// device memory. It belongs to the
-// executor's thread. A step is started in submit() and read in wait(), so that the card has the
-// next one before the host has looked at the last.
+// device memory. It belongs to the executor's thread. A step is started in submit() and read in
+// wait(), so that the card has the next one before the host has looked at the last.
 #pragma once
 
 #include <cstdint>

@@ -172,8 +172,7 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
     };
     add("--model,-m", flags.model,
         "a GGUF file, a Hugging Face folder, the name of a pulled model, or toy: a built-in model "
-        "of "
-        "ten words")
+        "of ten words")
         .required();
     add("--backend", flags.backend, "auto, cpu or cuda").one_of({"auto", "cpu", "cuda"});
     add("--gpu", flags.gpu, "the card of --backend cuda, counted from 0; of several the first")

@@ -11,8 +11,9 @@ response.create on the WebSocket with a scripted answer chosen by a word in the 
     forget  as drop, and the server knows nothing afterwards
 
 Anything else gets a short showcase of markdown. After `drop` new connections are refused for
---down seconds, and with --load seconds at the start, for which the server says that it is loading. An answer that a closed socket cut off goes on for who resumes it. With --key a
-client must offer that key as a subprotocol.
+--down seconds, and with --load seconds at the start, for which the server says that it is loading.
+An answer that a closed socket cut off goes on for who resumes it. With --key a client must offer
+that key as a subprotocol.
 """
 
 import argparse
