@@ -18,6 +18,8 @@ CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".ca
 REPORTS = ROOT / "build" / "reports"
 REQUIREMENTS = "tests/e2e/requirements.txt"
 CLIENT_REQUIREMENTS = "tests/e2e/clients/requirements.txt"
+HARNESS_REQUIREMENTS = "tests/e2e/harnesses/requirements.txt"
+INSTALLER = "uv==0.13.9"  # pip takes minutes for what it does in seconds
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 # Tests under the sanitizers are slower by their nature: what is tagged [long], and what needs the
 # default model, is left to release. The long ones first.
@@ -164,8 +166,11 @@ def python_with(requirements):
     if not (folder / "complete").exists():
         say(f"installing {requirements.relative_to(ROOT)}")
         venv.create(folder, with_pip=True, clear=True)
-        subprocess.check_call([python, "-m", "pip", "install", "--quiet",
-                               "--disable-pip-version-check", "-r", requirements])
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.check_call([*pip, INSTALLER])
+        if subprocess.call([python, "-m", "uv", "pip", "install", "--quiet", "--python", python,
+                            "-r", requirements]):
+            subprocess.check_call([*pip, "-r", requirements])  # a mirror that only pip knows
         (folder / "complete").touch()
     return python
 
@@ -252,11 +257,13 @@ def run_whole_program(tally, built, options):
     if "release" not in built:
         return
     run_pytest(tally, "end to end", ["-m", "pytest", "tests/e2e", "--ignore", "tests/e2e/page",
-                                     "--ignore", "tests/e2e/clients",
-                                     *([] if options.all else ["-m", "not long"])])
+                                     "--ignore", "tests/e2e/clients", "--ignore",
+                                     "tests/e2e/harnesses", *([] if options.all else ["-m", "not long"])])
     if options.all:
         # Apart, because what these packages want of each other's versions is theirs to say.
         run_pytest(tally, "clients", ["-m", "pytest", "tests/e2e/clients"], CLIENT_REQUIREMENTS)
+        run_pytest(tally, "harnesses", ["-m", "pytest", "tests/e2e/harnesses"],
+                   HARNESS_REQUIREMENTS)
         run_pytest(tally, "page alone", ["-m", "pytest", "tests/e2e/page"])
         # What a real model says, and for how long, is not the page's to decide: a second chance.
         run_pytest(tally, "page and server", ["tests/e2e/page/with_server.py", "--reruns", "2"])
@@ -284,6 +291,7 @@ def main():
         beside.begin(python_with, ROOT / REQUIREMENTS)
     if options.all:
         beside.begin(python_with, ROOT / CLIENT_REQUIREMENTS)
+        beside.begin(python_with, ROOT / HARNESS_REQUIREMENTS)
     built = build_and_begin(tally, beside, options)
     beside.wait()
     if not options.quick:

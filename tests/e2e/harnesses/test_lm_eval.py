@@ -1,5 +1,4 @@
-"""The evaluation harness: it compares given answers by how likely they are. Skipped where the
-Python that runs the tests does not have it; docs/clients.md says how to get it."""
+"""The evaluation harness: it compares given answers by how likely they are."""
 
 import json
 import os
@@ -40,7 +39,6 @@ def log_likelihood(server, prompt, answer):
                if offset >= len(prompt))
 
 
-@pytest.mark.skipif(not LM_EVAL.exists(), reason="no lm-eval[api], see docs/clients.md")
 def test_its_log_likelihoods_are_our_own(server, tmp_path):
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps(question) + "\n" for question in QUESTIONS))

@@ -1,5 +1,4 @@
-"""What is too large to install for every run: the proxy of litellm. Skipped where the Python that
-runs the tests does not have it; docs/clients.md says how to get it."""
+"""The proxy of litellm between the clients and the server."""
 
 import json
 import os
@@ -49,7 +48,6 @@ def proxy(server, tmp_path):
     running.wait(20)
 
 
-@pytest.mark.skipif(not (BIN / "granian").exists(), reason="no litellm[proxy], see docs/clients.md")
 def test_litellms_proxy_passes_everything_on(proxy):
     asked = {"model": "troupe", "messages": QUESTION, "temperature": 0, "max_tokens": 24}
     whole = proxy.chat.completions.create(**asked)
