@@ -22,12 +22,14 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::uint32_t kTokensTogether = 8;      // that travel in one frame, in the second run
+constexpr std::uint32_t kTokensBefore = 50;       // warm caches and allocators up
 constexpr std::uint64_t kOtherDescriptors = 200;  // than those of sockets
 
 struct GatewayFlags {
     std::uint32_t streams = 32;
     std::uint32_t tokens = 500;
     std::uint32_t idle = 10'000;
+    std::uint32_t slow = 16;
     std::uint32_t pace_us = 10'000;
     bool as_json = false;
 };
@@ -49,6 +51,8 @@ struct Measured {
     Streaming alone;
     Idle idle;
     Streaming beside_idle;
+    Streaming beside_more;  // as many more streams as slow readers, whose answers are read
+    Streaming beside_slow;
     Streaming together;  // kTokensTogether a frame
 };
 
@@ -69,13 +73,14 @@ double resident_bytes() {
     return static_cast<double>(resident) * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
-Streaming measure_streams(BenchServer& server, WebSocketCrowd& crowd, const GatewayFlags& flags) {
-    (void)crowd.stream(flags.streams, 50);  // warms caches and allocators up
+Streaming measure_streams(BenchServer& server, WebSocketCrowd& crowd, std::uint32_t streams,
+                          std::uint32_t tokens_each) {
+    (void)crowd.stream(streams, kTokensBefore);
     const ServerTimes before = server.times();
     Streaming result;
-    result.heard = crowd.stream(flags.streams, flags.tokens);
+    result.heard = crowd.stream(streams, tokens_each);
     const ServerTimes after = server.times();
-    const double tokens = static_cast<double>(flags.streams) * flags.tokens;
+    const double tokens = static_cast<double>(streams) * tokens_each;
     const auto us_a_token = [&](std::chrono::nanoseconds spent) {
         return std::chrono::duration<double, std::micro>(spent).count() / tokens;
     };
@@ -98,27 +103,56 @@ Idle measure_idle(WebSocketCrowd& crowd, std::uint32_t count) {
     return result;
 }
 
-Result<Measured> measure(const GatewayFlags& flags) {
-    Measured result;
-    BenchServer::Settings settings{.streams_max = flags.streams,
-                                   .answer_tokens_max = flags.tokens,
-                                   .pace = std::chrono::microseconds(flags.pace_us),
-                                   .tokens_per_step = 1};
-    {
-        WebSocketCrowd crowd;
-        auto server = BenchServer::start(settings);
-        if (!server) return server.error();
-        crowd.connect_to((*server)->port());
-        result.alone = measure_streams(**server, crowd, flags);
-        result.idle = measure_idle(crowd, flags.idle);
-        result.beside_idle = measure_streams(**server, crowd, flags);
-    }
+BenchServer::Settings settings_of(const GatewayFlags& flags) {
+    return {.streams_max = flags.streams,
+            .answer_tokens_max = flags.tokens,
+            .pace = std::chrono::microseconds(flags.pace_us),
+            .tokens_per_step = 1};
+}
+
+Result<> measure_alone_and_beside_idle(const GatewayFlags& flags, Measured& result) {
+    WebSocketCrowd crowd;
+    auto server = BenchServer::start(settings_of(flags));
+    if (!server) return server.error();
+    crowd.connect_to((*server)->port());
+    result.alone = measure_streams(**server, crowd, flags.streams, flags.tokens);
+    result.idle = measure_idle(crowd, flags.idle);
+    result.beside_idle = measure_streams(**server, crowd, flags.streams, flags.tokens);
+    return {};
+}
+
+// The slow ones' answers last as long as the streams beside them.
+Result<> measure_beside_slow(const GatewayFlags& flags, Measured& result) {
+    BenchServer::Settings settings = settings_of(flags);
+    settings.streams_max += flags.slow;
+    settings.answer_tokens_max = 2 * (flags.tokens + kTokensBefore);
+    WebSocketCrowd crowd;
+    auto server = BenchServer::start(settings);
+    if (!server) return server.error();
+    crowd.connect_to((*server)->port());
+    result.beside_more = measure_streams(**server, crowd, settings.streams_max, flags.tokens);
+    (void)crowd.open_slow(flags.slow, settings.answer_tokens_max);
+    result.beside_slow = measure_streams(**server, crowd, flags.streams, flags.tokens);
+    return {};
+}
+
+Result<> measure_several_a_frame(const GatewayFlags& flags, Measured& result) {
+    BenchServer::Settings settings = settings_of(flags);
     settings.tokens_per_step = kTokensTogether;
     WebSocketCrowd crowd;
     auto server = BenchServer::start(settings);
     if (!server) return server.error();
     crowd.connect_to((*server)->port());
-    result.together = measure_streams(**server, crowd, flags);
+    result.together = measure_streams(**server, crowd, flags.streams, flags.tokens);
+    return {};
+}
+
+Result<Measured> measure(const GatewayFlags& flags) {
+    Measured result;
+    for (const auto& part :
+         {measure_alone_and_beside_idle, measure_beside_slow, measure_several_a_frame}) {
+        if (const auto done = part(flags, result); !done) return done.error();
+    }
     return result;
 }
 
@@ -140,8 +174,8 @@ void print(const char* name, const Streaming& s) {
 
 int bench_gateway(GatewayFlags flags) {
     const std::uint64_t descriptors = raise_descriptors();
-    const std::uint64_t room = descriptors > kOtherDescriptors + flags.streams
-                                   ? descriptors - kOtherDescriptors - flags.streams
+    const std::uint64_t room = descriptors > kOtherDescriptors + flags.streams + flags.slow
+                                   ? descriptors - kOtherDescriptors - flags.streams - flags.slow
                                    : 0;
     if (flags.idle > room) {
         fmt::print(stderr,
@@ -158,6 +192,8 @@ int bench_gateway(GatewayFlags flags) {
                                {"tokens", flags.tokens},
                                {"alone", as_json(measured->alone)},
                                {"beside_idle", as_json(measured->beside_idle)},
+                               {"beside_more", as_json(measured->beside_more)},
+                               {"beside_slow", as_json(measured->beside_slow)},
                                {"several_a_frame", as_json(measured->together)},
                                {"idle",
                                 {{"sockets", idle.sockets},
@@ -170,6 +206,8 @@ int bench_gateway(GatewayFlags flags) {
                flags.tokens, flags.pace_us);
     print("alone", measured->alone);
     print("beside idle sockets", measured->beside_idle);
+    print(fmt::format("and {} more", flags.slow).c_str(), measured->beside_more);
+    print(fmt::format("beside {} slow readers", flags.slow).c_str(), measured->beside_slow);
     print("several tokens a frame", measured->together);
     fmt::print("  {} idle sockets: {:.0f} bytes each allocated, {:.0f} resident\n", idle.sockets,
                idle.heap_bytes, idle.resident_bytes);
@@ -185,6 +223,8 @@ void add_gateway_bench(Command& bench, Run& run) {
     gateway.add("--streams", flags->streams, "WebSockets that stream at once").within(1, 256);
     gateway.add("--tokens", flags->tokens, "length of each answer").within(50, 1'000'000);
     gateway.add("--idle", flags->idle, "WebSockets that say nothing").within(0, 28'000);
+    gateway.add("--slow", flags->slow, "WebSockets that read 1,000 bytes a second, or nothing")
+        .within(0, 256);
     gateway.add("--pace-us", flags->pace_us, "from step to step").within(0, 1'000'000);
     gateway.add_switch("--json", flags->as_json, "print one JSON object");
     gateway.when_chosen([flags, &run] { run = [flags] { return bench_gateway(*flags); }; });

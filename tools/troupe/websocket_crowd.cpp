@@ -35,6 +35,11 @@ constexpr std::string_view kHandshake =
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 constexpr unsigned char kText = 0x1, kPing = 0x9, kPong = 0xA;
 
+// How a slow socket reads: so much, so often.
+constexpr std::size_t kSipBytes = 100;
+constexpr std::chrono::milliseconds kSipInterval{100};
+constexpr int kSlowBufferBytes = 2304;  // the least that the kernel keeps for a socket
+
 // False where the other end is gone.
 bool write_all(int fd, std::string_view bytes) {
     while (!bytes.empty()) {
@@ -156,6 +161,11 @@ class Crowd {
             while (opened < count && open() != nullptr)
                 ++opened;
             reply(fmt::format("opened {}", opened));
+        } else if (verb == "slow") {
+            std::uint32_t opened = 0;
+            while (opened < count && open_slow(opened % 2 == 0, tokens))
+                ++opened;
+            reply(fmt::format("opened {}", opened));
         } else if (verb == "stream") {
             reply(stream(count, tokens));
         } else {
@@ -166,9 +176,27 @@ class Crowd {
 
     // Null where it cannot be: most likely for want of descriptors.
     Socket* open() {
+        std::unique_ptr<Socket> socket = connect(0);
+        if (socket == nullptr) return nullptr;
+        const int fd = socket->fd();
+        watch(fd);
+        return (sockets_[fd] = std::move(socket)).get();
+    }
+
+    bool open_slow(bool sips, std::uint32_t tokens) {
+        std::unique_ptr<Socket> socket = connect(kSlowBufferBytes);
+        if (socket == nullptr || !socket->send(kText, question(tokens))) return false;
+        (sips ? sipping_ : silent_).push_back(std::move(socket));
+        return true;
+    }
+
+    // `buffer_bytes`: what the kernel is to keep of what was not read yet; 0 leaves that to it.
+    std::unique_ptr<Socket> connect(int buffer_bytes) const {
         const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
         if (fd < 0) return nullptr;
         auto socket = std::make_unique<Socket>(fd);
+        if (buffer_bytes > 0)
+            ::setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
         sockaddr_in to{};
         to.sin_family = AF_INET;
         to.sin_port = htons(port_);
@@ -180,9 +208,13 @@ class Crowd {
         std::string head;
         for (char byte = 0; !head.ends_with("\r\n\r\n"); head += byte)
             if (::recv(fd, &byte, 1, 0) != 1) return nullptr;
-        if (!head.starts_with("HTTP/1.1 101")) return nullptr;
-        watch(fd);
-        return (sockets_[fd] = std::move(socket)).get();
+        return head.starts_with("HTTP/1.1 101") ? std::move(socket) : nullptr;
+    }
+
+    static std::string question(std::uint32_t tokens) {
+        return fmt::format(R"({{"type":"response.create","input":"the cat","store":false,)"
+                           R"("max_output_tokens":{}}})",
+                           tokens);
     }
 
     void watch(int fd) const {
@@ -196,7 +228,10 @@ class Crowd {
     template <class OnReadable>
     void poll(OnReadable on_readable) {
         std::array<epoll_event, 256> events{};
-        const int ready = ::epoll_wait(poll_, events.data(), static_cast<int>(events.size()), -1);
+        sip();
+        const int wait_ms = sipping_.empty() ? -1 : static_cast<int>(kSipInterval.count());
+        const int ready =
+            ::epoll_wait(poll_, events.data(), static_cast<int>(events.size()), wait_ms);
         for (int i = 0; i < ready; ++i) {
             const int fd = events[static_cast<std::size_t>(i)].data.fd;
             if (fd == commands_) {
@@ -207,6 +242,15 @@ class Crowd {
         }
     }
 
+    void sip() {
+        const auto now = Clock::now();
+        if (now < next_sip_) return;
+        next_sip_ = now + kSipInterval;
+        std::array<char, kSipBytes> bytes;
+        for (const auto& socket : sipping_)
+            (void)::recv(socket->fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    }
+
     std::string stream(std::uint32_t streams, std::uint32_t tokens) {
         std::unordered_map<int, Clock::time_point> last_frame;
         for (std::uint32_t i = 0; i < streams; ++i) {
@@ -215,10 +259,7 @@ class Crowd {
             last_frame[socket->fd()] = {};
         }
         for (const auto& [fd, none] : last_frame)
-            sockets_[fd]->send(
-                kText, fmt::format(R"({{"type":"response.create","input":"the cat","store":false,)"
-                                   R"("max_output_tokens":{}}})",
-                                   tokens));
+            sockets_[fd]->send(kText, question(tokens));
         std::uint64_t frames = 0;
         std::vector<double> gaps_us;
         while (!last_frame.empty() && !gone_) {
@@ -257,7 +298,10 @@ class Crowd {
     const int poll_;
     std::uint16_t port_ = 0;
     bool gone_ = false;
-    std::unordered_map<int, std::unique_ptr<Socket>> sockets_;
+    std::unordered_map<int, std::unique_ptr<Socket>> sockets_;  // that are read at once
+    std::vector<std::unique_ptr<Socket>> sipping_;
+    std::vector<std::unique_ptr<Socket>> silent_;
+    Clock::time_point next_sip_{};
 };
 
 }  // namespace
@@ -290,7 +334,15 @@ void WebSocketCrowd::connect_to(std::uint16_t port) {
 }
 
 std::uint32_t WebSocketCrowd::open(std::uint32_t count) {
-    std::istringstream words(ask(fmt::format("open {}", count)));
+    return ask_to_open(fmt::format("open {}", count));
+}
+
+std::uint32_t WebSocketCrowd::open_slow(std::uint32_t count, std::uint32_t tokens) {
+    return ask_to_open(fmt::format("slow {} {}", count, tokens));
+}
+
+std::uint32_t WebSocketCrowd::ask_to_open(const std::string& command) const {
+    std::istringstream words(ask(command));
     std::string verb;
     std::uint32_t opened = 0;
     words >> verb >> opened;

@@ -3,10 +3,13 @@
 // does to it: whole, unmasked frames. Told what to do over a socket pair, a line a command:
 //
 //     open 10000              opened 10000
+//     slow 16 4000            opened 16
 //     stream 32 400           streamed FRAMES GAPS P50_US P99_US MAX_US
 //
-// "open" leaves sockets open that say nothing but pongs; "stream" has so many sockets of its own
-// ask for an answer of so many tokens, reads them to the end and closes them.
+// "open" leaves sockets open that say nothing but pongs; "slow" leaves some open that ask for an
+// answer of so many tokens, of which every other one then reads 1,000 bytes a second and the rest
+// nothing at all; "stream" has so many sockets of its own ask for an answer of so many tokens,
+// reads them to the end and closes them.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +31,7 @@ class WebSocketCrowd {
 
     // How many could be opened.
     [[nodiscard]] std::uint32_t open(std::uint32_t count);
+    [[nodiscard]] std::uint32_t open_slow(std::uint32_t count, std::uint32_t tokens);
 
     struct Streamed {
         std::uint64_t frames = 0;  // with text
@@ -40,6 +44,7 @@ class WebSocketCrowd {
 
  private:
     [[nodiscard]] std::string ask(const std::string& command) const;
+    [[nodiscard]] std::uint32_t ask_to_open(const std::string& command) const;
 
     int commands_ = -1;
     int child_ = -1;
