@@ -84,10 +84,12 @@ struct EngineStats {
     StatCell<std::uint64_t> restarts_total;
     StatCell<std::uint64_t> dropped_rows_total;  // computed for requests that had ended
     StatCell<std::uint64_t> steps_total;
-    // Of the time of steps: in the scheduler, in the backend, in sending what a step gave. The
-    // first and the last overlap the second where a step is planned while another runs.
+    // Of the time of steps: in the scheduler, in the backend (of that: drawing), in sending what a
+    // step gave. The first and the last overlap the second where a step is planned while another
+    // runs.
     StatCell<std::int64_t> steps_plan_ns_total;
     StatCell<std::int64_t> steps_compute_ns_total;
+    StatCell<std::int64_t> steps_sample_ns_total;
     StatCell<std::int64_t> steps_deliver_ns_total;
     std::array<StatCell<std::uint64_t>, kFinishReasons> finished_total;
     std::array<StatCell<std::uint64_t>, kRejectReasons> rejected_total;

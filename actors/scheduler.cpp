@@ -144,6 +144,7 @@ void Scheduler::on(StepDone& done) {
     if (step.prompt_tokens == 0) step_cost_.observe(rows, step.model_drafts, result.compute_ns);
     stats_.steps_total.add(1);
     stats_.steps_compute_ns_total.add(result.compute_ns);
+    stats_.steps_sample_ns_total.add(result.sample_ns);
     for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
         apply(*by_slot_[plan.sequences[i].slot], plan, result, i);
     }

@@ -120,9 +120,11 @@ void add_counters(Families& f, const actors::EngineStats& s) {
     f.counter("troupe_step_seconds_total", "Time the backend spent in steps.",
               number(s.steps_compute_ns_total.get()) * 1e-9);
     f.counters("troupe_step_part_seconds_total",
-               "Time of steps in the scheduler, the backend, and sending what they gave.");
+               "Time of steps in the scheduler, the model, draws, and sending what they gave.");
     f.labelled("part", "plan", number(s.steps_plan_ns_total.get()) * 1e-9);
-    f.labelled("part", "compute", number(s.steps_compute_ns_total.get()) * 1e-9);
+    const std::int64_t sample_ns = s.steps_sample_ns_total.get();
+    f.labelled("part", "forward", number(s.steps_compute_ns_total.get() - sample_ns) * 1e-9);
+    f.labelled("part", "sample", number(sample_ns) * 1e-9);
     f.labelled("part", "deliver", number(s.steps_deliver_ns_total.get()) * 1e-9);
     f.counters("troupe_requests_finished_total", "Requests that ended, by reason.");
     for (std::size_t i = 0; i < actors::kFinishReasons; ++i)

@@ -105,9 +105,12 @@ void DeviceBackend::wait(model::StepResult& result) {
     ranks_.wait(step.downloaded, read_ % 2);
     result.clear();
     read(step, result);
+    const Clock::time_point arrived = Clock::now();
     settle(step, result);
     ++read_;
     const Clock::time_point now = Clock::now();
+    if (step.record.draws_on_host)
+        result.sample_ns = std::chrono::nanoseconds{now - arrived}.count();
     result.compute_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                             now - std::max(step.started, last_read_))
                             .count();

@@ -42,16 +42,19 @@ void DraftingBackend::wait(StepResult& result) {
     fill_in(plan);
     follow();
     std::int64_t draft_ns = 0;
+    std::int64_t draft_sample_ns = 0;
     do {
         draft_->submit(draft_plan_);
         draft_->wait(draft_result_);
         draft_ns += draft_result_.compute_ns;
+        draft_sample_ns += draft_result_.sample_ns;
         take_proposals();
     } while (!draft_plan_.sequences.empty());
     target_->submit(target_plan_);
     target_->wait(result);
     settle(plan, result);
     result.compute_ns += draft_ns;
+    result.sample_ns += draft_sample_ns;
 }
 
 void DraftingBackend::reset() {

@@ -146,6 +146,7 @@ struct StepResult {
     std::vector<TokenLogprob> top;
     std::vector<float> logits;  // [sum of logits_count][vocabulary], in plan order
     std::int64_t compute_ns = 0;
+    std::int64_t sample_ns = 0;  // of compute_ns: drawing on the host; a card draws within its step
 
     void clear() {
         sequences.clear();
@@ -154,6 +155,7 @@ struct StepResult {
         top.clear();
         logits.clear();
         compute_ns = 0;
+        sample_ns = 0;
     }
 };
 

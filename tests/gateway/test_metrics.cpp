@@ -51,6 +51,8 @@ TEST_CASE("Numbers of /metrics are those of the engine", "[gateway][metrics]") {
     metrics.slow_client_closed();
     stats.kv_pages_total.set(8);
     stats.kv_pages_leased.set(2);
+    stats.steps_compute_ns_total.add(3'000'000'000);
+    stats.steps_sample_ns_total.add(500'000'000);
     stats.steps_deliver_ns_total.add(1'500'000'000);
     const std::string text = metrics.text(
         {.engine = &stats, .unread_bytes = 300, .resumes = 5, .tokens_of_keys = {{"a \"b\"", 40}}});
@@ -63,6 +65,8 @@ TEST_CASE("Numbers of /metrics are those of the engine", "[gateway][metrics]") {
                              "troupe_inter_token_seconds_bucket{le=\"+Inf\"} 2\n",
                              "troupe_inter_token_seconds_count 2\n", "troupe_unread_bytes 300\n",
                              "troupe_resumes_total 5\n", "troupe_kv_cache_usage_perc 0.25\n",
+                             "troupe_step_part_seconds_total{part=\"forward\"} 2.5\n",
+                             "troupe_step_part_seconds_total{part=\"sample\"} 0.5\n",
                              "troupe_step_part_seconds_total{part=\"deliver\"} 1.5\n",
                              "troupe_key_tokens_in_flight{key=\"a \\\"b\\\"\"} 40\n"})
         CHECK_THAT(text, Catch::Contains(line));
