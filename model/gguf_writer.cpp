@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -22,22 +23,13 @@ namespace {
 // A tensor to be written: one of the file, or a layer's experts of a kind, in order.
 struct Planned {
     std::string name;
-    TensorType type = TensorType::f32;
+    ChosenType chosen;
     std::uint32_t dim_count = 0;
     std::array<std::uint64_t, kGgufDimsMax> dims{1, 1, 1, 1};
     std::vector<const GgufTensor*> parts;
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
 };
-
-TensorType type_of(const GgufTensor& tensor, const GgufWriteOptions& options) {
-    const bool stays = !options.type || !tensor_type_info(tensor.type).dequantises;
-    if (stays) return tensor.type;
-    const bool is_router = tensor.name.find("ffn_gate_inp.") != tensor.name.npos;
-    if (tensor.dim_count < 2 || is_router) return TensorType::f32;
-    const bool fits = tensor.dims[0] % tensor_type_info(*options.type).block_size == 0;
-    return fits ? *options.type : TensorType::f16;
-}
 
 // "blk.1.ffn_up.3.weight" is expert 3 of "blk.1.ffn_up_exps.weight"; any other tensor is itself.
 struct Place {
@@ -84,6 +76,8 @@ Result<> fill_stack(const Stack& stack, Planned& out) {
 }
 
 Result<std::vector<Planned>> plan(const GgufFile& file, const GgufWriteOptions& options) {
+    std::optional<TypeChooser> chooser;
+    if (options.recipe != nullptr) chooser.emplace(*options.recipe, file);
     std::vector<Planned> out;
     std::map<std::string, Stack> stacks;
     for (const GgufTensor& tensor : file.tensors()) {
@@ -94,18 +88,35 @@ Result<std::vector<Planned>> plan(const GgufFile& file, const GgufWriteOptions& 
             if (stack.experts.size() > 1) continue;
             stack.at = out.size();
         }
-        out.push_back(
-            {place.name, type_of(tensor, options), tensor.dim_count, tensor.dims, {&tensor}, 0, 0});
+        const ChosenType chosen =
+            chooser ? chooser->choose(tensor) : ChosenType{tensor.type, tensor.type};
+        out.push_back({place.name, chosen, tensor.dim_count, tensor.dims, {&tensor}, 0, 0});
     }
     for (const auto& [name, stack] : stacks)
         if (auto filled = fill_stack(stack, out[stack.at]); !filled) return filled.error();
     std::uint64_t offset = 0;
     for (Planned& tensor : out) {
         const std::uint64_t rows = tensor.dims[1] * tensor.dims[2] * tensor.dims[3];
-        tensor.bytes = tensor_bytes(tensor.type, tensor.dims[0], rows).value();
+        tensor.bytes = tensor_bytes(tensor.chosen.type, tensor.dims[0], rows).value();
         tensor.offset = offset;
         offset += (tensor.bytes + file.alignment() - 1) / file.alignment() * file.alignment();
     }
+    return out;
+}
+
+std::vector<WrittenTensors> summary(std::span<const Planned> tensors) {
+    std::vector<WrittenTensors> out;
+    for (const Planned& tensor : tensors) {
+        auto alike = std::find_if(out.begin(), out.end(), [&](const WrittenTensors& one) {
+            return one.chosen == tensor.chosen;
+        });
+        if (alike == out.end()) alike = out.insert(out.end(), {tensor.chosen});
+        ++alike->count;
+        alike->bytes += tensor.bytes;
+    }
+    std::stable_sort(out.begin(), out.end(), [](const WrittenTensors& a, const WrittenTensors& b) {
+        return a.bytes > b.bytes;
+    });
     return out;
 }
 
@@ -194,13 +205,13 @@ Result<> Writer::write(std::span<const Planned> tensors) {
         number(tensor.dim_count);
         for (std::uint32_t i = 0; i < tensor.dim_count; ++i)
             number(tensor.dims[i]);
-        number(static_cast<std::uint32_t>(tensor.type));
+        number(static_cast<std::uint32_t>(tensor.chosen.type));
         number(tensor.offset);
     }
     for (const Planned& tensor : tensors) {
         pad();
         for (const GgufTensor* part : tensor.parts)
-            if (auto done = write_matrix(*part, tensor.type); !done) return done;
+            if (auto done = write_matrix(*part, tensor.chosen.type); !done) return done;
     }
     pad();
     return {};
@@ -208,8 +219,9 @@ Result<> Writer::write(std::span<const Planned> tensors) {
 
 }  // namespace
 
-Result<> write_gguf(const GgufFile& file, const std::filesystem::path& path,
-                    const GgufWriteOptions& options) {
+Result<std::vector<WrittenTensors>> write_gguf(const GgufFile& file,
+                                               const std::filesystem::path& path,
+                                               const GgufWriteOptions& options) {
     std::error_code error;
     if (std::filesystem::exists(path, error))
         return invalid_input(fmt::format("{} is there already", path.string()));
@@ -229,8 +241,9 @@ Result<> write_gguf(const GgufFile& file, const std::filesystem::path& path,
         written = Error{ErrorKind::io,
                         fmt::format("cannot rename {}: {}", partial.string(), error.message())};
     }
-    if (!written) std::filesystem::remove(partial, error);
-    return written;
+    if (written) return summary(*tensors);
+    std::filesystem::remove(partial, error);
+    return written.error();
 }
 
 }  // namespace troupe::model

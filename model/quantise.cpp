@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "model/half.hpp"
+#include "model/quantise_superblocks.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::model {
@@ -85,12 +86,12 @@ void quantise_q8_0(Block numbers, std::byte* out) {
     }
 }
 
-template <class QuantiseBlock>
+template <std::size_t kSize = kBlock, class QuantiseBlock>
 void each_block(std::span<const float> numbers, std::span<std::byte> out,
                 QuantiseBlock quantise_block) {
-    const std::size_t blocks = numbers.size() / kBlock;
+    const std::size_t blocks = numbers.size() / kSize;
     for (std::size_t i = 0; i < blocks; ++i)
-        quantise_block(Block(numbers.subspan(i * kBlock, kBlock)),
+        quantise_block(std::span<const float, kSize>(numbers.subspan(i * kSize, kSize)),
                        out.data() + i * (out.size() / blocks));
 }
 
@@ -122,6 +123,12 @@ void quantise(TensorType type, std::span<const float> numbers, std::span<std::by
             return each_block(numbers, out, quantise_symmetric<5>);
         case TensorType::q5_1:
             return each_block(numbers, out, quantise_with_minimum<5>);
+        case TensorType::q4_k:
+            return each_block<kSuperblock>(numbers, out, quantise_q4_k);
+        case TensorType::q5_k:
+            return each_block<kSuperblock>(numbers, out, quantise_q5_k);
+        case TensorType::q6_k:
+            return each_block<kSuperblock>(numbers, out, quantise_q6_k);
         default:
             TROUPE_ASSERT(false, "one of kQuantisableTypes");
     }

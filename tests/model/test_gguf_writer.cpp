@@ -79,7 +79,7 @@ TEST_CASE("Matrices change their type; vectors, routers and odd rows do not beco
     const test::TemporaryFolder folder;
     const auto bytes = sample();
     const GgufFile file = GgufFile::parse(bytes).value();
-    const GgufFile made = written(file, folder, {TensorType::q8_0});
+    const GgufFile made = written(file, folder, {find_quantisation_recipe("q8_0")});
     CHECK(made.find_tensor("blk.0.attn_norm.weight")->type == TensorType::f32);
     CHECK(made.find_tensor("blk.0.ffn_gate_inp.weight")->type == TensorType::f32);
     CHECK(made.find_tensor("odd.weight")->type == TensorType::f16);
@@ -87,6 +87,31 @@ TEST_CASE("Matrices change their type; vectors, routers and odd rows do not beco
     REQUIRE(matrix.type == TensorType::q8_0);
     std::vector<std::byte> expected(matrix.bytes.size());
     quantise(TensorType::q8_0, ramp(192), expected);
+    CHECK(same_bytes(matrix.bytes, expected));
+}
+
+TEST_CASE("What was written is told by type, and by the type that did not fit",
+          "[model][gguf][writer]") {
+    const test::TemporaryFolder folder;
+    test::GgufWriter out;
+    out.f32_tensor("a.weight", {256, 2}, ramp(512)).f32_tensor("b.weight", {96, 2}, ramp(192));
+    out.f32_tensor("c.weight", {256}, ramp(256)).f32_tensor("d.weight", {512, 1}, ramp(512));
+    const auto bytes = out.bytes();
+    const GgufFile file = GgufFile::parse(bytes).value();
+    const auto path = folder.path() / "out.gguf";
+    const auto told = write_gguf(file, path, {find_quantisation_recipe("q4_k")}).value();
+    REQUIRE(told.size() == 3);
+    CHECK(told[0].chosen == ChosenType{TensorType::f32, TensorType::f32});
+    CHECK(told[1].chosen == ChosenType{TensorType::q4_k, TensorType::q4_k});
+    CHECK(told[1].count == 2);
+    CHECK(told[1].bytes == 4 * 144);
+    CHECK(told[2].chosen == ChosenType{TensorType::q5_0, TensorType::q4_k});
+    CHECK(told[2].bytes == 6 * 22);
+    const GgufFile made = GgufFile::open(path).value();
+    const GgufTensor& matrix = *made.find_tensor("d.weight");
+    REQUIRE(matrix.type == TensorType::q4_k);
+    std::vector<std::byte> expected(matrix.bytes.size());
+    quantise(TensorType::q4_k, ramp(512), expected);
     CHECK(same_bytes(matrix.bytes, expected));
 }
 
@@ -104,16 +129,17 @@ TEST_CASE("Rows are put into order and experts onto a stack", "[model][gguf][wri
     REQUIRE(add("blk.0.attn_q.weight", {4, 4}).has_value());
     REQUIRE(add("blk.0.ffn_up.1.weight", {}).has_value());
     REQUIRE(add("blk.0.ffn_up.0.weight", {}).has_value());
-    for (const auto type : {std::optional<TensorType>(), std::optional(TensorType::f16)}) {
-        const GgufFile made = written(in.file(), folder, {type});
+    for (const char* name : {"as-is", "f16"}) {
+        const QuantisationRecipe* recipe = find_quantisation_recipe(name);
+        const GgufFile made = written(in.file(), folder, {recipe});
         REQUIRE(made.tensors().size() == 2);
         const GgufTensor& matrix = *made.find_tensor("blk.0.attn_q.weight");
         std::vector<float> got(8), whole(8);
         dequantise(matrix.type, matrix.bytes, got);
-        if (type) {
+        if (recipe != nullptr) {
             std::vector<std::byte> halves(16);
-            quantise(*type, numbers, halves);
-            dequantise(*type, halves, whole);
+            quantise(recipe->type, numbers, halves);
+            dequantise(recipe->type, halves, whole);
         } else {
             whole = numbers;
         }
@@ -139,9 +165,18 @@ TEST_CASE("What cannot be written is refused and leaves nothing behind", "[model
     numbers[40] = std::numeric_limits<float>::infinity();
     const auto bad = test::GgufWriter{}.f32_tensor("m.weight", {32, 2}, numbers).bytes();
     const auto path = folder.path() / "out.gguf";
-    const auto refused = write_gguf(GgufFile::parse(bad).value(), path, {TensorType::q4_0});
+    const auto refused =
+        write_gguf(GgufFile::parse(bad).value(), path, {find_quantisation_recipe("q4_0")});
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error().message == "tensor m.weight: row 1 holds a number that is not finite");
+    auto wide = ramp(512);
+    wide[511] = std::numeric_limits<float>::quiet_NaN();
+    const auto worse = test::GgufWriter{}.f32_tensor("m.weight", {256, 2}, wide).bytes();
+    for (const char* name : {"q4_k", "q5_k", "q6_k"}) {
+        const auto also = GgufFile::parse(worse).value();
+        CHECK(write_gguf(also, path, {find_quantisation_recipe(name)}).error().message ==
+              refused.error().message);
+    }
     CHECK_FALSE(std::filesystem::exists(path));
     CHECK_FALSE(std::filesystem::exists(path.string() + ".part"));
 }

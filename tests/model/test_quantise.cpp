@@ -28,9 +28,11 @@ TEST_CASE("Numbers become the blocks that gguf makes of them", "[model][quantise
     const auto bytes = from_hex(reference.at("values"));
     std::vector<float> numbers(bytes.size() / sizeof(float));
     std::memcpy(numbers.data(), bytes.data(), bytes.size());
+    const auto& types = reference.at("types").as_object();
     for (const TensorType type : kQuantisableTypes) {
+        if (tensor_type_info(type).block_size > kBlock) continue;
         CAPTURE(to_string(type));
-        const auto expected = from_hex(reference.at("types").at(to_string(type)));
+        const auto expected = from_hex(types.at(to_string(type)));
         std::vector<std::byte> got(expected.size());
         quantise(type, numbers, got);
         CHECK(got == expected);

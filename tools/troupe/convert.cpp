@@ -1,11 +1,8 @@
 // `troupe convert`: a Hugging Face folder, or a GGUF file of another type, as one GGUF file.
 #include <fmt/format.h>
 
-#include <cctype>
-#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +13,7 @@
 #include "model/hyperparameters.hpp"
 #include "model/known_models.hpp"
 #include "model/model_file.hpp"
-#include "model/quantise.hpp"
+#include "model/quantisation_recipe.hpp"
 #include "model/tokenizer_export.hpp"
 #include "model/weights.hpp"
 #include "tools/troupe/command.hpp"
@@ -30,42 +27,9 @@ struct ConvertFlags {
     std::string type = "as-is";
 };
 
-std::string flag_word(model::TensorType type) {
-    std::string word(to_string(type));
-    for (char& c : word)
-        c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return word;
-}
+using Written = std::vector<model::WrittenTensors>;
 
-std::optional<model::TensorType> chosen_type(const std::string& word) {
-    for (const model::TensorType type : model::kQuantisableTypes)
-        if (word == flag_word(type)) return type;
-    return std::nullopt;
-}
-
-// "general.file_type": llama.cpp's number for files whose matrices are mostly of this type.
-std::uint32_t file_type_number(model::TensorType type) {
-    switch (type) {
-        case model::TensorType::f16:
-            return 1;
-        case model::TensorType::q4_0:
-            return 2;
-        case model::TensorType::q4_1:
-            return 3;
-        case model::TensorType::q8_0:
-            return 7;
-        case model::TensorType::q5_0:
-            return 8;
-        case model::TensorType::q5_1:
-            return 9;
-        case model::TensorType::bf16:
-            return 32;
-        default:
-            return 0;
-    }
-}
-
-Result<> convert_file(const ConvertFlags& flags) {
+Result<Written> convert_file(const ConvertFlags& flags) {
     const auto path = model::find_model(flags.from);
     if (!path) return path.error();
     auto opened = model::open_model(*path);
@@ -84,16 +48,25 @@ Result<> convert_file(const ConvertFlags& flags) {
         if (auto exported = model::export_hf_tokenizer(out); !exported)
             return about(exported.error());
     }
-    const model::GgufWriteOptions options{chosen_type(flags.type)};
-    if (options.type) {
-        out.set_u32("general.file_type", file_type_number(*options.type));
+    const auto* recipe = model::find_quantisation_recipe(flags.type);
+    if (recipe != nullptr) {
+        out.set_u32("general.file_type", recipe->file_type);
         out.set_u32("general.quantization_version", 2);
     }
-    return model::write_gguf(out.file(), flags.to, options);
+    return model::write_gguf(out.file(), flags.to, {recipe});
 }
 
 int convert(const ConvertFlags& flags) {
-    if (const auto done = convert_file(flags); !done) return report(done.error());
+    const auto written = convert_file(flags);
+    if (!written) return report(written.error());
+    for (const model::WrittenTensors& one : *written) {
+        const std::string instead =
+            one.chosen.type == one.chosen.wanted
+                ? ""
+                : fmt::format("  (rows are not whole blocks of {})", to_string(one.chosen.wanted));
+        fmt::print("{:>8.1f} MB  {:>4} tensors in {}{}\n", static_cast<double>(one.bytes) / 1e6,
+                   one.count, to_string(one.chosen.type), instead);
+    }
     std::error_code unknown;
     fmt::print("{}: {:.1f} MB\n", flags.to,
                static_cast<double>(std::filesystem::file_size(flags.to, unknown)) / 1e6);
@@ -109,11 +82,13 @@ void add_convert(Command& app, Run& run) {
         .required();
     command.add("OUT", flags->to, "the GGUF file to write; must not be there yet").required();
     std::vector<std::string> words{"as-is"};
-    for (const model::TensorType type : model::kQuantisableTypes)
-        words.push_back(flag_word(type));
+    for (const model::QuantisationRecipe& recipe : model::kQuantisationRecipes)
+        words.emplace_back(recipe.name);
     command
         .add("--type", flags->type,
-             "what matrices become; as-is copies them. Vectors are always float32")
+             "what matrices become; as-is copies them. Vectors are always float32. q4_k_m and "
+             "q5_k_m have Q6_K where it tells most. Rows that are no multiple of 256 make q4_k "
+             "q5_0, q5_k q5_1 and q6_k q8_0; none of 32, f16")
         .one_of(words)
         .shows_default();
     command.when_chosen([flags, &run] { run = [flags] { return convert(*flags); }; });
