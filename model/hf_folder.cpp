@@ -14,6 +14,7 @@
 #include "model/gguf_builder.hpp"
 #include "model/hf_config.hpp"
 #include "model/hf_tensors.hpp"
+#include "model/json_pieces.hpp"
 #include "model/mapped_file.hpp"
 #include "model/model_file.hpp"
 #include "model/safetensors.hpp"
@@ -29,8 +30,9 @@ Error in_file(const fs::path& path, const Error& error) {
     return Error{error.kind, fmt::format("{}: {}", path.string(), error.message)};
 }
 
-// A parser takes fifteen times the text for a moment, so that is bounded: no published config.json
-// comes near the first, and the largest tokenizer.json has half of the second.
+// What goes to a parser whole takes fifteen times its bytes for a moment; no published config.json
+// comes near that bound. Of larger files only small parts do; the largest tokenizer.json has half
+// of the second.
 constexpr std::size_t kConfigBytesMax = 4U << 20;
 constexpr std::size_t kTextBytesMax = 64U << 20;
 
@@ -54,12 +56,15 @@ Result<std::string> find_text(const fs::path& path, std::size_t bytes_max = kTex
 using WeightMap = std::map<std::string, std::set<std::string>>;
 
 Result<WeightMap> read_index(std::string_view json) {
+    constexpr std::string_view kName = "the index";
+    const auto cut = cut_members(json, kName, {"weight_map"}, kConfigBytesMax);
+    if (!cut) return cut.error();
     simdjson::dom::parser parser;
-    simdjson::dom::object map;
-    if (parser.parse(json.data(), json.size())["weight_map"].get(map) != simdjson::SUCCESS)
-        return invalid_input("it has no \"weight_map\"");
+    if (const auto error = parser.parse(cut->rest).error())
+        return invalid_input(fmt::format("{}: {}", kName, simdjson::error_message(error)));
+    if (!cut->values[0].starts_with('{')) return invalid_input("it has no \"weight_map\"");
     WeightMap out;
-    for (const auto field : map) {
+    const auto add = [&](const simdjson::dom::key_value_pair& field) -> Result<> {
         std::string_view file;
         const bool is_text = field.value.get(file) == simdjson::SUCCESS;
         if (!is_text || file.empty() || file.find('/') != file.npos || file == "..") {
@@ -67,7 +72,9 @@ Result<WeightMap> read_index(std::string_view json) {
                                              log::escaped(field.key)));
         }
         out[std::string(file)].emplace(field.key);
-    }
+        return {};
+    };
+    if (auto read = each_member(cut->values[0], kName, add); !read) return read.error();
     return out;
 }
 

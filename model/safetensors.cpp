@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "model/json_pieces.hpp"
 #include "runtime/base/log.hpp"
 
 namespace troupe::model {
@@ -23,64 +24,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors are read 
 
 constexpr std::size_t kLengthBytes = 8;  // of the header, in front of it
 constexpr std::size_t kEntryBytesMax = 16U << 10;
-
-// Goes through a JSON object member by member and builds nothing: a parser that is given all of a
-// header takes fifteen times its length.
-class Members {
- public:
-    explicit Members(std::string_view object) : rest_(object) {}  // which begins with {
-
-    // The text of the next one, `"name":value`, which is for a parser to check; empty at the end.
-    [[nodiscard]] Result<std::string_view> next();
-
- private:
-    // Where the member that begins at 0 is over; npos where it never is.
-    [[nodiscard]] std::size_t member_end() const;
-
-    std::string_view rest_;  // from the brace or comma on that stands before the next one
-};
-
-std::size_t Members::member_end() const {
-    std::size_t depth = 0;
-    bool in_string = false;
-    for (std::size_t i = 0; i < rest_.size(); ++i) {
-        const char c = rest_[i];
-        if (in_string) {
-            if (c == '\\')
-                ++i;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            ++depth;
-        } else if (c == '}' || c == ']' || c == ',') {
-            if (depth == 0) return i;
-            if (c != ',') --depth;
-        }
-    }
-    return rest_.npos;
-}
-
-Result<std::string_view> Members::next() {
-    const auto is_blank = [](std::string_view text) {
-        return text.find_first_not_of(" \t\r\n") == text.npos;
-    };
-    const bool begins = rest_.front() == '{';
-    bool ends = rest_.front() == '}';
-    if (begins || rest_.front() == ',') {
-        rest_.remove_prefix(1);
-        const std::size_t end = member_end();
-        if (end == rest_.npos) return invalid_input("the header: it ends within a tensor");
-        const std::string_view member = rest_.substr(0, end);
-        rest_.remove_prefix(end);
-        if (!is_blank(member)) return member;
-        ends = begins && rest_.front() == '}';
-    }
-    if (!ends || !is_blank(rest_.substr(1)))
-        return invalid_input("the header: it is no JSON object");
-    return std::string_view();
-}
 
 std::optional<TensorType> type_named(std::string_view name) {
     constexpr std::array<std::pair<std::string_view, TensorType>, 8> kNames{{
@@ -241,14 +184,17 @@ Result<std::vector<SafeTensor>> parse_safetensors(std::span<const std::byte> fil
     if (!parts) return parts.error();
     simdjson::dom::parser parser;
     std::vector<SafeTensor> tensors;
-    for (Members members(parts->header);;) {
-        const auto member = members.next();
-        if (!member) return member.error();
-        if (member->empty()) break;
-        auto tensor = parse_member(parser, *member, parts->data);
+    JsonPieces members(parts->header);
+    auto found = members.next();
+    for (; found == JsonPieces::Next::piece; found = members.next()) {
+        auto tensor = parse_member(parser, members.piece(), parts->data);
         if (!tensor) return tensor.error();
         if (*tensor) tensors.push_back(std::move(**tensor));
     }
+    if (found == JsonPieces::Next::unfinished)
+        return invalid_input("the header: it ends within a tensor");
+    if (found == JsonPieces::Next::malformed)
+        return invalid_input("the header: it is no JSON object");
     if (auto distinct = check_names(tensors); !distinct) return distinct.error();
     std::sort(tensors.begin(), tensors.end(), [](const SafeTensor& a, const SafeTensor& b) {
         return a.bytes.data() != b.bytes.data() ? a.bytes.data() < b.bytes.data()

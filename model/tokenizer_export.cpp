@@ -20,7 +20,8 @@ constexpr std::string_view kProbe =
     "Hello, world! It's 3.14 or 12345678 o'clock; I'LL WAIT.\n\n  \t x  y   \r\n"
     "def f(x):\n\treturn x**2 / 10_000  # naïve Ünïcödé façade\n"
     "Привет, мир! Γειά σου Κόσμε. 你好，世界！こんにちは 世界 안녕하세요 مرحبا שלום नमस्ते ไทย\n"
-    "🙂👍🏽 — “quotes” … $100 <b>&amp;</b> http://a.b/c?d=e&f=g camelCaseWord HTTPServer "
+    "🙂👍🏽 — “quotes” … $100 <b>&amp;</b> http://a.b/c?d=e&f=g camelCaseWord "
+    "HTTPServer "
     "a1b2c3 "
     " end ";
 
@@ -121,10 +122,10 @@ Result<> export_hf_tokenizer(GgufBuilder& out) {
     const auto ends = out.file().find_i32s(kEndTokensKey);
     if (!ends) return ends.error();
     const std::vector<std::int32_t> end_tokens = ends->value_or(std::vector<std::int32_t>());
-    const std::string json(out.file().get_string(kHfTokenizerKey).value());
+    const std::string_view json = out.file().get_string(kHfTokenizerKey).value();
     const auto config = out.file().find_string(kHfTokenizerConfigKey);
     if (!config) return config.error();
-    const std::string config_json(config->value_or(""));
+    const std::string_view config_json = config->value_or("");
     const HfTokenizerExtras extras{
         .end_tokens = end_tokens,
         .vocabulary_size = static_cast<std::size_t>((*reference)->vocabulary_size())};

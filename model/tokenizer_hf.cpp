@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "model/json_pieces.hpp"
 #include "model/tokenizer_data.hpp"
 #include "model/tokenizer_hf_steps.hpp"
 #include "runtime/base/log.hpp"
@@ -19,6 +20,15 @@ using Element = simdjson::dom::element;
 using Found = simdjson::simdjson_result<Element>;
 
 constexpr std::int64_t vocabulary_max = std::int64_t{1} << 24;
+constexpr std::string_view file_name = "tokenizer.json";
+// What a file holds beside its lists of tokens and merges; the largest is a Precompiled normalizer,
+// of less than a tenth of it.
+constexpr std::size_t rest_bytes_max = std::size_t{4} << 20;
+
+// Of what is only checked.
+Result<> pass(const Element&) {
+    return {};
+}
 
 Result<Element> parse(simdjson::dom::parser& parser, std::string_view json, std::string_view name) {
     Element root;
@@ -28,11 +38,36 @@ Result<Element> parse(simdjson::dom::parser& parser, std::string_view json, std:
     return root;
 }
 
-// Reads one tokenizer.json into a TokenizerData, whose views point into the parsed document and
+// Keeps texts that their parsers forget.
+class TextStore {
+ public:
+    std::string_view keep(std::string_view text) {
+        if (blocks_.empty() || blocks_.back().capacity() - blocks_.back().size() < text.size())
+            blocks_.emplace_back().reserve(std::max(block_bytes, text.size()));
+        std::string& block = blocks_.back();
+        const std::size_t at = block.size();
+        return std::string_view(block.append(text)).substr(at);
+    }
+
+ private:
+    static constexpr std::size_t block_bytes = std::size_t{64} << 10;
+    std::deque<std::string> blocks_;
+};
+
+// The texts of what makes tokenizer.json large.
+struct LargeParts {
+    std::string_view added_tokens;
+    std::string_view vocabulary;
+    std::string_view merges;
+};
+
+// Reads one tokenizer.json into a TokenizerData, whose views point into the parsed documents and
 // into what this object owns.
 class Reader {
  public:
-    explicit Reader(Element root) : root_(root), model_(root["model"]) {}
+    // `root` and `model` without `parts`.
+    Reader(Element root, Element model, const LargeParts& parts)
+        : root_(root), model_(Element(model)), parts_(parts) {}
 
     [[nodiscard]] Result<> read();
     [[nodiscard]] std::optional<TokenId> find(std::string_view piece) const;
@@ -47,19 +82,23 @@ class Reader {
     [[nodiscard]] Result<> read_merges();
     [[nodiscard]] Result<> read_steps();
     [[nodiscard]] Result<> read_first_token(const Found& processor, int depth);
+    void reserve_pieces();
     [[nodiscard]] Result<> set_piece(std::string_view piece, std::int64_t id, TokenType type);
     void mark_bytes();
+    [[nodiscard]] Result<> add_scored_piece(const Element& pair, std::int64_t id);
+    [[nodiscard]] Result<> add_added_token(const Element& token);
+    [[nodiscard]] Result<> add_merge(const Element& merge);
 
     Element root_;
     Found model_;
+    LargeParts parts_;
     TokenizerData data_;
-    std::deque<std::string> merges_;  // those that the file writes as pairs
+    TextStore texts_;
 };
 
 std::string_view Reader::kind() const {
-    simdjson::dom::array list;
-    const bool scored = model_["vocab"].get(list) == simdjson::SUCCESS;
-    const bool merges = model_["merges"].error() == simdjson::SUCCESS;
+    const bool scored = parts_.vocabulary.starts_with('[');
+    const bool merges = !parts_.merges.empty() || model_["merges"].error() == simdjson::SUCCESS;
     return text_or(model_["type"], scored ? "Unigram" : merges ? "BPE" : "WordPiece");
 }
 
@@ -75,89 +114,98 @@ Result<> Reader::set_piece(std::string_view piece, std::int64_t id, TokenType ty
         data_.rules.resize(at + 1);
         data_.scores.resize(at + 1);
     }
-    data_.tokens[at] = piece;
+    data_.tokens[at] = texts_.keep(piece);
     data_.types[at] = type;
     return {};
 }
 
+// Vectors that grow as they are filled take twice the room, and three times while they move.
+void Reader::reserve_pieces() {
+    const std::size_t count = count_pieces(parts_.vocabulary) + count_pieces(parts_.added_tokens);
+    data_.tokens.reserve(count);
+    data_.types.reserve(count);
+    data_.rules.reserve(count);
+    data_.scores.reserve(count);
+}
+
 Result<> Reader::read_vocabulary() {
-    simdjson::dom::object pieces;
-    if (model_["vocab"].get(pieces) != simdjson::SUCCESS) {
+    if (!parts_.vocabulary.starts_with('{'))
         return invalid_input("tokenizer.json has no vocabulary");
-    }
-    for (const auto field : pieces) {
+    return each_member(parts_.vocabulary, file_name, [&](const auto& member) {
         std::int64_t id = -1;
-        if (field.value.get(id) != simdjson::SUCCESS) id = -1;
-        if (Result<> set = set_piece(field.key, id, TokenType::normal); !set) return set;
-    }
+        if (member.value.get(id) != simdjson::SUCCESS) id = -1;
+        return set_piece(member.key, id, TokenType::normal);
+    });
+}
+
+Result<> Reader::add_scored_piece(const Element& pair, std::int64_t id) {
+    std::string_view piece;
+    double score = 0;
+    if (pair.at(0).get(piece) != simdjson::SUCCESS || pair.at(1).get(score) != simdjson::SUCCESS)
+        return invalid_input(fmt::format("piece {} of tokenizer.json has no score", id));
+    if (Result<> set = set_piece(piece, id, TokenType::normal); !set) return set;
+    data_.scores[static_cast<std::size_t>(id)] = static_cast<float>(score);
     return {};
 }
 
 Result<> Reader::read_scored_pieces() {
-    simdjson::dom::array pieces;
-    if (model_["vocab"].get(pieces) != simdjson::SUCCESS) {
+    if (!parts_.vocabulary.starts_with('['))
         return invalid_input("tokenizer.json has no vocabulary");
-    }
     std::int64_t id = 0;
-    for (const Element pair : pieces) {
-        std::string_view piece;
-        double score = 0;
-        if (pair.at(0).get(piece) != simdjson::SUCCESS ||
-            pair.at(1).get(score) != simdjson::SUCCESS) {
-            return invalid_input(fmt::format("piece {} of tokenizer.json has no score", id));
-        }
-        if (Result<> set = set_piece(piece, id, TokenType::normal); !set) return set;
-        data_.scores[static_cast<std::size_t>(id++)] = static_cast<float>(score);
+    return each_element(parts_.vocabulary, file_name,
+                        [&](const Element& pair) { return add_scored_piece(pair, id++); });
+}
+
+Result<> Reader::add_added_token(const Element& token) {
+    std::string_view piece;
+    std::int64_t id = -1;
+    if (token["content"].get(piece) != simdjson::SUCCESS || piece.empty() ||
+        token["id"].get(id) != simdjson::SUCCESS) {
+        return invalid_input("an added token of tokenizer.json has no content or no id");
     }
+    const bool special = flag_or(token["special"], false);
+    const TokenType type = special ? TokenType::control : TokenType::user_defined;
+    if (Result<> set = set_piece(piece, id, type); !set) return set;
+    data_.rules[static_cast<std::size_t>(id)] = {
+        .takes_left_blanks = flag_or(token["lstrip"], false),
+        .takes_right_blanks = flag_or(token["rstrip"], false),
+        .single_word = flag_or(token["single_word"], false),
+        .in_normalized = flag_or(token["normalized"], !special),
+    };
     return {};
 }
 
 Result<> Reader::read_added_tokens() {
-    simdjson::dom::array added;
-    if (root_["added_tokens"].get(added) != simdjson::SUCCESS) return {};
-    for (const Element token : added) {
-        std::string_view piece;
-        std::int64_t id = -1;
-        if (token["content"].get(piece) != simdjson::SUCCESS || piece.empty() ||
-            token["id"].get(id) != simdjson::SUCCESS) {
-            return invalid_input("an added token of tokenizer.json has no content or no id");
-        }
-        const bool special = flag_or(token["special"], false);
-        const TokenType type = special ? TokenType::control : TokenType::user_defined;
-        if (Result<> set = set_piece(piece, id, type); !set) return set;
-        data_.rules[static_cast<std::size_t>(id)] = {
-            .takes_left_blanks = flag_or(token["lstrip"], false),
-            .takes_right_blanks = flag_or(token["rstrip"], false),
-            .single_word = flag_or(token["single_word"], false),
-            .in_normalized = flag_or(token["normalized"], !special),
-        };
-    }
-    return {};
+    if (parts_.added_tokens.empty()) return {};
+    return each_element(parts_.added_tokens, file_name,
+                        [&](const Element& token) { return add_added_token(token); });
 }
 
 // "left right", or ["left", "right"].
+Result<> Reader::add_merge(const Element& merge) {
+    std::string_view line;
+    if (merge.get(line) == simdjson::SUCCESS) {
+        data_.merges.push_back(texts_.keep(line));
+        return {};
+    }
+    std::string_view left;
+    std::string_view right;
+    if (merge.at(0).get(left) != simdjson::SUCCESS || merge.at(1).get(right) != simdjson::SUCCESS ||
+        left.find(' ') != std::string_view::npos) {
+        return invalid_input(
+            fmt::format("merge {} of tokenizer.json is no pair", data_.merges.size()));
+    }
+    data_.merges.push_back(texts_.keep(std::string(left).append(" ").append(right)));
+    return {};
+}
+
 Result<> Reader::read_merges() {
-    simdjson::dom::array merges;
-    if (model_["merges"].get(merges) != simdjson::SUCCESS) {
-        return invalid_input("tokenizer.json has no merges");
-    }
-    for (const Element merge : merges) {
-        std::string_view line;
-        if (merge.get(line) == simdjson::SUCCESS) {
-            data_.merges.push_back(line);
-            continue;
-        }
-        std::string_view left;
-        std::string_view right;
-        if (merge.at(0).get(left) != simdjson::SUCCESS ||
-            merge.at(1).get(right) != simdjson::SUCCESS ||
-            left.find(' ') != std::string_view::npos) {
-            return invalid_input(
-                fmt::format("merge {} of tokenizer.json is no pair", data_.merges.size()));
-        }
-        merges_.push_back(std::string(left).append(" ").append(right));
-        data_.merges.push_back(merges_.back());
-    }
+    if (!parts_.merges.starts_with('[')) return invalid_input("tokenizer.json has no merges");
+    data_.merges.reserve(count_pieces(parts_.merges));
+    if (Result<> read = each_element(parts_.merges, file_name,
+                                     [&](const Element& merge) { return add_merge(merge); });
+        !read)
+        return read;
     const bool affixes = !text_or(model_["continuing_subword_prefix"], "").empty() ||
                          !text_or(model_["end_of_word_suffix"], "").empty();
     if (affixes) {
@@ -238,6 +286,7 @@ Result<> Reader::read() {
     data_.byte_fallback = flag_or(model_["byte_fallback"], false);
     data_.fuses_unknown = flag_or(model_["fuse_unk"], false);
     data_.ignores_merges = flag_or(model_["ignore_merges"], false);
+    reserve_pieces();
     Result<> vocabulary;
     if (kind == "BPE") {
         data_.model = "gpt2";
@@ -264,6 +313,9 @@ Result<> Reader::read() {
     if (data_.byte_fallback) mark_bytes();
     if (kind == "BPE") {
         if (Result<> merges = read_merges(); !merges) return merges;
+    } else if (!parts_.merges.empty()) {
+        if (Result<> checked = each_element(parts_.merges, file_name, pass); !checked)
+            return checked;
     }
     data_.unknown = find(text_or(model_["unk_token"], ""));
     if (std::int64_t id = 0; model_["unk_id"].get(id) == simdjson::SUCCESS) {
@@ -279,6 +331,19 @@ Result<> Reader::read() {
 // A token of tokenizer_config.json: its text, or an object with it.
 std::string_view token_text(const Found& found) {
     return text_or(found, text_or(found["content"], ""));
+}
+
+// tokenizer_config.json without its tokens, which tokenizer.json has, too.
+Result<Element> parse_config(simdjson::dom::parser& parser, std::string_view json) {
+    constexpr std::string_view name = "tokenizer_config.json";
+    Result<CutJson> cut =
+        cut_members(json.empty() ? "{}" : json, name, {"added_tokens_decoder"}, rest_bytes_max);
+    if (!cut) return cut.error();
+    if (!cut->values[0].empty()) {
+        if (Result<> checked = each_element(cut->values[0], name, pass); !checked)
+            return checked.error();
+    }
+    return parse(parser, cut->rest, name);
 }
 
 std::string_view find_template(const Found& found) {
@@ -297,15 +362,21 @@ std::string_view find_template(const Found& found) {
 Result<> with_hf_tokenizer_data(std::string_view tokenizer_json, std::string_view config_json,
                                 const HfTokenizerExtras& extras,
                                 const std::function<Result<>(TokenizerData&)>& use) {
-    simdjson::dom::parser parser;
-    Result<Element> root = parse(parser, tokenizer_json, "tokenizer.json");
+    Result<CutJson> file =
+        cut_members(tokenizer_json, file_name, {"added_tokens", "model"}, rest_bytes_max);
+    if (!file) return file.error();
+    const std::string_view model_json = file->values[1].empty() ? "{}" : file->values[1];
+    Result<CutJson> model = cut_members(model_json, file_name, {"vocab", "merges"}, rest_bytes_max);
+    if (!model) return model.error();
+    simdjson::dom::parser root_parser, model_parser, config_parser;
+    Result<Element> root = parse(root_parser, file->rest, file_name);
     if (!root) return root.error();
-    Reader reader(*root);
+    Result<Element> model_root = parse(model_parser, model->rest, file_name);
+    if (!model_root) return model_root.error();
+    Reader reader(*root, *model_root, {file->values[0], model->values[0], model->values[1]});
     if (Result<> read = reader.read(); !read) return read.error();
 
-    simdjson::dom::parser config_parser;
-    Result<Element> config =
-        parse(config_parser, config_json.empty() ? "{}" : config_json, "tokenizer_config.json");
+    Result<Element> config = parse_config(config_parser, config_json);
     if (!config) return config.error();
     TokenizerData& data = reader.data();
     data.more_end_tokens.assign(extras.end_tokens.begin(), extras.end_tokens.end());
@@ -344,9 +415,8 @@ Result<HfTokenizer> load_hf_tokenizer(std::string_view tokenizer_json, std::stri
 }
 
 Result<std::string> find_hf_chat_template(std::string_view config_json) {
-    if (config_json.empty()) return std::string();
     simdjson::dom::parser parser;
-    Result<Element> config = parse(parser, config_json, "tokenizer_config.json");
+    Result<Element> config = parse_config(parser, config_json);
     if (!config) return config.error();
     return std::string(find_template((*config)["chat_template"]));
 }

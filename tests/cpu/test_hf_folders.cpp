@@ -232,6 +232,10 @@ TEST_CASE("Parts that are missing or wrong are named", "[cpu][hf_folder]") {
     CHECK_THAT(llama.refusal(), EndsWith("the file of tensor \"x\" is no name of a file"));
     llama.write_index("{");
     CHECK_THAT(llama.refusal(), EndsWith("index.json: it has no \"weight_map\""));
+    llama.write_index(R"({"weight_map":{"x" "a.safetensors"})");
+    CHECK_THAT(llama.refusal(), Contains("index.json: the index: "));
+    llama.write_index(R"({"weight_map":{"x":"a.safetensors"}},"y":7)");
+    CHECK_THAT(llama.refusal(), EndsWith("index.json: the index: it is no JSON object"));
     llama.write_index(llama.index);
     CHECK(llama.refusal() == "(accepted)");
     fs::remove(llama.folder.path() / "b.safetensors");

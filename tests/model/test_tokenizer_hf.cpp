@@ -75,6 +75,55 @@ TEST_CASE("what tokenizer.json asks for and is not known is refused by name",
     }
 }
 
+TEST_CASE("a tokenizer.json of many parts is one vocabulary", "[model][tokenizer][hf]") {
+    std::string vocabulary = R"("a":0,"b":1,"c":2)", merges, pairs;
+    std::vector<std::string> level{"a", "b", "c"};
+    std::size_t id = 3;
+    for (int depth = 0; depth < 7; ++depth) {
+        std::vector<std::string> next;
+        for (const std::string& left : level) {
+            for (const char* right : {"a", "b", "c"}) {
+                next.push_back(left + right);
+                vocabulary += ",\n\"" + next.back() + "\": " + std::to_string(id++);
+                merges += (merges.empty() ? "\"" : ",\"") + left + " " + right + "\"";
+                pairs += (pairs.empty() ? "[\"" : ",[\"") + left + "\",\"" + right + "\"]";
+            }
+        }
+        level = std::move(next);
+    }
+    REQUIRE(vocabulary.size() > 100'000);
+    for (const std::string& written : {merges, pairs}) {
+        const auto loaded = model::load_hf_tokenizer(
+            R"({"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{)" + vocabulary +
+                "},\"merges\":[" + written + "]}}",
+            "");
+        if (!loaded) FAIL(loaded.error().message);
+        CHECK(loaded->tokenizer->vocabulary_size() == static_cast<int>(id));
+        CHECK(test::encode(*loaded->tokenizer, "aab") == std::vector<TokenId>{13});
+        CHECK(test::decode(*loaded->tokenizer, {static_cast<TokenId>(id - 1)}) == "cccccccc");
+    }
+}
+
+TEST_CASE("what tokenizer.json has beside its lists is bounded, and must be JSON",
+          "[model][tokenizer][hf]") {
+    CHECK_THAT(error_of(R"(,"x":")" + std::string(5 << 20, 'x') + "\""),
+               Catch::StartsWith("tokenizer.json: beside added_tokens and model it has more than"));
+    CHECK_FALSE(error_of(R"(,"decoder":{"type":})").empty());
+    CHECK_FALSE(error_of(R"(,"decoder":[1 2])").empty());
+    CHECK_FALSE(error_of(R"(} x {"a":1)").empty());
+    const auto config_error = [](const std::string& config) {
+        const auto loaded = load("", config);
+        return loaded ? "" : loaded.error().message;
+    };
+    CHECK(config_error(R"({"added_tokens_decoder":{"0":{"content":"<s>"}}})").empty());
+    CHECK_THAT(config_error(R"({"added_tokens_decoder":{"0":{"content":}}})"),
+               Catch::StartsWith("tokenizer_config.json: "));
+    CHECK_THAT(config_error("[]"), Catch::StartsWith("tokenizer_config.json: "));
+    const auto word_piece = model::load_hf_tokenizer(
+        R"({"model":{"type":"WordPiece","vocab":{"a":0},"merges":[nonsense]}})", "");
+    CHECK(word_piece.has_error());
+}
+
 TEST_CASE("tokenizer_config.json adds special tokens and the template", "[model][tokenizer][hf]") {
     const auto loaded =
         load("", R"({"bos_token":{"content":"<s>"},"eos_token":"ab","add_bos_token":true,)"
