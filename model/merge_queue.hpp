@@ -1,5 +1,6 @@
 // The loop that both kinds of BPE share: neighbours merge, best pair first, the leftmost among
-// equals, until no pair is left. O(n log n) in the number of symbols.
+// equals, until no pair is left. O(n log n) in the number of symbols; of few, which is what words
+// are, looking through all is quicker than a heap.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,7 @@ class MergeQueue {
     // `merge(left, right)` gives a Merged. Then for_each() visits what is left.
     template <class MergeFunction>
     void run(const MergeFunction& merge) {
-        if (nodes_.empty()) return;
+        if (nodes_.size() <= kFew) return run_few(merge);
         nodes_.back().next = -1;
         for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
             consider(static_cast<std::int32_t>(i), merge);
@@ -66,6 +67,8 @@ class MergeQueue {
     }
 
  private:
+    static constexpr std::size_t kFew = 24;
+
     struct Node {
         Symbol symbol;
         std::int32_t previous;
@@ -90,6 +93,27 @@ class MergeQueue {
     static std::size_t index(std::int32_t at) { return static_cast<std::size_t>(at); }
 
     template <class MergeFunction>
+    void run_few(const MergeFunction& merge) {
+        pairs_.clear();
+        for (std::size_t i = 0; i + 1 < nodes_.size(); ++i)
+            pairs_.push_back(merge(nodes_[i].symbol, nodes_[i + 1].symbol));
+        for (;;) {
+            std::size_t best = pairs_.size();
+            for (std::size_t i = 0; i < pairs_.size(); ++i) {
+                if (!pairs_[i].exists) continue;
+                if (best == pairs_.size() || pairs_[i].priority < pairs_[best].priority) best = i;
+            }
+            if (best == pairs_.size()) return;
+            nodes_[best].symbol = pairs_[best].symbol;
+            nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+            pairs_.erase(pairs_.begin() + static_cast<std::ptrdiff_t>(best));
+            if (best > 0) pairs_[best - 1] = merge(nodes_[best - 1].symbol, nodes_[best].symbol);
+            if (best < pairs_.size())
+                pairs_[best] = merge(nodes_[best].symbol, nodes_[best + 1].symbol);
+        }
+    }
+
+    template <class MergeFunction>
     void consider(std::int32_t at, const MergeFunction& merge) {
         const Node& left = nodes_[index(at)];
         if (left.next < 0) return;
@@ -103,6 +127,7 @@ class MergeQueue {
 
     std::vector<Node> nodes_;
     std::vector<Candidate> queue_;
+    std::vector<Merged> pairs_;  // of each node with the next
 };
 
 }  // namespace troupe::model
