@@ -1,34 +1,14 @@
 // Reading of weight blocks, 16-bit floats, the rope table, repacking, and choosing a set by name.
 #include <boost/json.hpp>
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "cpu/kernels/rope.hpp"
 #include "tests/cpu/kernels_support.hpp"
+#include "tests/support/json_file.hpp"
 #include "tests/support/paths.hpp"
 
 namespace troupe::test {
-namespace {
-
-boost::json::value read_json(const std::string& name) {
-    std::ifstream file(shared_data(name));
-    std::stringstream text;
-    text << file.rdbuf();
-    return boost::json::parse(text.str());
-}
-
-std::vector<std::byte> from_hex(std::string_view hex) {
-    std::vector<std::byte> out;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-        out.push_back(
-            static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
-    }
-    return out;
-}
-
-}  // namespace
 
 TEST_CASE("every 16-bit float widens exactly and comes back", "[cpu][kernels]") {
     for (unsigned bits = 0; bits < 0x10000U; ++bits) {
@@ -65,7 +45,7 @@ TEST_CASE("floats between two 16-bit floats round to the nearer, ties to even", 
 
 TEST_CASE("blocks of the default model widen to their reference values", "[cpu][kernels]") {
     if (!have_shared("7-smollm2/dequant.json")) return;
-    const auto json = read_json("7-smollm2/dequant.json");
+    const auto json = read_json(shared_data("7-smollm2/dequant.json"));
     std::size_t checked = 0;
     for (const auto& tensor : json.at("tensors").as_array()) {
         const auto& name = tensor.at("type").as_string();
@@ -75,7 +55,7 @@ TEST_CASE("blocks of the default model widen to their reference values", "[cpu][
         const auto* blocks = tensor.as_object().if_contains("blocks");
         if (type == WeightType::f32 || blocks == nullptr) continue;
         for (const auto& block : blocks->as_array()) {
-            const auto raw = from_hex(block.at("raw_hex").as_string());
+            const auto raw = from_hex(block.at("raw_hex"));
             REQUIRE(raw.size() == raw_row_bytes(type, 32));
             float values[32];
             dequantize_row(type, raw.data(), 32, values);
@@ -105,7 +85,7 @@ TEST_CASE("the rope table has the reference angles", "[cpu][kernels]") {
         }
     }
     if (!have_shared("7-smollm2/rope.json")) return;
-    const auto json = read_json("7-smollm2/rope.json");
+    const auto json = read_json(shared_data("7-smollm2/rope.json"));
     for (const auto& row : json.at("rows").as_array()) {
         const float* angles = table.angles(row.at("pos").to_number<std::size_t>());
         for (std::size_t i = 0; i < 32; ++i) {

@@ -12,15 +12,6 @@ namespace {
 
 using model::TensorType;
 
-std::vector<std::byte> from_hex(std::string_view hex) {
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-        bytes.push_back(
-            static_cast<std::byte>(std::stoi(std::string{hex.substr(i, 2)}, nullptr, 16)));
-    }
-    return bytes;
-}
-
 model::Matrix one_row(const model::TensorTypeInfo& info, const std::vector<std::byte>& blocks) {
     model::Matrix matrix;
     matrix.type = info.type;
@@ -50,8 +41,8 @@ TEST_CASE("Rewritten rows hold the values of the file's", "[cpu][weights]") {
         while (model::find_tensor_type(number) == nullptr ||
                model::find_tensor_type(number)->name != name)
             ++number;
-        const auto blocks = from_hex(std::string_view{entry.value().at("blocks").as_string()});
-        const auto bytes = from_hex(std::string_view{entry.value().at("values").as_string()});
+        const auto blocks = test::from_hex(entry.value().at("blocks"));
+        const auto bytes = test::from_hex(entry.value().at("values"));
         const std::vector<float> values =
             rewritten(one_row(*model::find_tensor_type(number), blocks));
         REQUIRE(values.size() * sizeof(float) == bytes.size());

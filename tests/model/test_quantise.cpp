@@ -3,7 +3,6 @@
 #include <boost/json.hpp>
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "model/quantise.hpp"
@@ -11,28 +10,17 @@
 #include "tests/support/paths.hpp"
 
 namespace troupe::model {
-namespace {
-
-std::vector<std::byte> from_hex(const boost::json::value& value) {
-    const std::string text(value.as_string());
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i < text.size(); i += 2)
-        bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
-    return bytes;
-}
-
-}  // namespace
 
 TEST_CASE("Numbers become the blocks that gguf makes of them", "[model][quantise]") {
     const auto reference = test::read_json(test::test_data("gguf_blocks/quantised.json"));
-    const auto bytes = from_hex(reference.at("values"));
+    const auto bytes = test::from_hex(reference.at("values"));
     std::vector<float> numbers(bytes.size() / sizeof(float));
     std::memcpy(numbers.data(), bytes.data(), bytes.size());
     const auto& types = reference.at("types").as_object();
     for (const TensorType type : kQuantisableTypes) {
         if (tensor_type_info(type).block_size > kBlock) continue;
         CAPTURE(to_string(type));
-        const auto expected = from_hex(types.at(to_string(type)));
+        const auto expected = test::from_hex(types.at(to_string(type)));
         std::vector<std::byte> got(expected.size());
         quantise(type, numbers, got);
         CHECK(got == expected);

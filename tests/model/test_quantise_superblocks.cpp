@@ -24,14 +24,6 @@ namespace {
 
 constexpr std::array kTypes{TensorType::q4_k, TensorType::q5_k, TensorType::q6_k};
 
-std::vector<std::byte> from_hex(const boost::json::value& value) {
-    const std::string text(value.as_string());
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i < text.size(); i += 2)
-        bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
-    return bytes;
-}
-
 std::vector<std::byte> quantised(TensorType type, const std::vector<float>& numbers) {
     std::vector<std::byte> out(*tensor_bytes(type, numbers.size(), 1));
     quantise(type, numbers, out);
@@ -122,14 +114,14 @@ std::vector<float> filled(float value) {
 
 TEST_CASE("Superblocks hold for gguf what they hold here", "[model][quantise]") {
     const auto reference = test::read_json(test::test_data("gguf_blocks/superblocks.json"));
-    const auto bytes = from_hex(reference.at("numbers"));
+    const auto bytes = test::from_hex(reference.at("numbers"));
     std::vector<float> numbers(bytes.size() / sizeof(float));
     std::memcpy(numbers.data(), bytes.data(), bytes.size());
     for (const TensorType type : kTypes) {
         CAPTURE(to_string(type));
         const auto& expected = reference.at("types").at(to_string(type));
         const auto blocks = quantised(type, numbers);
-        CHECK(blocks == from_hex(expected.at("blocks")));
+        CHECK(blocks == test::from_hex(expected.at("blocks")));
         const auto values = dequantised(type, blocks);
         CHECK(test::sha256_hex(std::as_bytes(std::span(values))) ==
               std::string(expected.at("values_sha256").as_string()));

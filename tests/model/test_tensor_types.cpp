@@ -18,15 +18,6 @@ namespace {
 
 const std::string kAbc = "abc";
 
-std::vector<std::byte> from_hex(std::string_view hex) {
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i + 1 < hex.size(); i += 2) {
-        bytes.push_back(
-            static_cast<std::byte>(std::stoi(std::string{hex.substr(i, 2)}, nullptr, 16)));
-    }
-    return bytes;
-}
-
 std::vector<float> dequantised(TensorType type, std::span<const std::byte> bytes) {
     const TensorTypeInfo& info = tensor_type_info(type);
     std::vector<float> out(bytes.size() / info.block_bytes * info.block_size);
@@ -152,8 +143,8 @@ TEST_CASE("Every quantisation dequantises to what PyPI's gguf makes of it, bit f
         std::uint32_t number = 0;
         while (find_tensor_type(number) == nullptr || find_tensor_type(number)->name != name)
             ++number;
-        const auto blocks = from_hex(std::string_view{entry.value().at("blocks").as_string()});
-        const auto values = from_hex(std::string_view{entry.value().at("values").as_string()});
+        const auto blocks = test::from_hex(entry.value().at("blocks"));
+        const auto values = test::from_hex(entry.value().at("values"));
         const auto got = dequantised(find_tensor_type(number)->type, blocks);
         REQUIRE(got.size() * sizeof(float) == values.size());
         CHECK(std::memcmp(got.data(), values.data(), values.size()) == 0);
@@ -187,7 +178,7 @@ TEST_CASE("The default model's blocks dequantise to the reference, bit for bit",
         const TensorTypeInfo& info = tensor_type_info(tensor->type);
         for (const auto& block : blocks->as_array()) {
             const auto index = block.at("block").to_number<std::size_t>();
-            const auto raw = from_hex(std::string_view{block.at("raw_hex").as_string()});
+            const auto raw = test::from_hex(block.at("raw_hex"));
             REQUIRE(std::memcmp(raw.data(), tensor->bytes.data() + index * info.block_bytes,
                                 raw.size()) == 0);
             const auto want = block.at("values").as_array();
