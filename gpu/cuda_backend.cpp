@@ -17,7 +17,7 @@ namespace troupe::gpu {
 namespace {
 
 // Part of the fingerprint: raise it when the same file and options may give other answers.
-constexpr std::uint32_t kArithmeticVersion = 3;
+constexpr std::uint32_t kArithmeticVersion = 4;
 constexpr std::uint32_t kPositionsMax = 1U << 24;  // up to which angles are exact, with a window
 
 model::BackendInfo describe(const std::vector<DeviceModel>& ranks, const CudaOptions& options,

@@ -26,6 +26,11 @@ RotaryFrequencies frequencies_of(const model::Hyperparameters& hp) {
     return {hp.rope_dimension_count, hp.rope_freq_base};
 }
 
+ItemRows item_rows_of(const DeviceModel& model) {
+    if (!model.attends_in_halves()) return {};
+    return item_rows(model.hp.heads_per_kv(), model.hp.head_length);
+}
+
 PageTableShape shape_of(const model::BackendInfo& info) {
     return page_table_shape(info.context_length, info.window, info.tokens_per_step_max);
 }
@@ -51,7 +56,8 @@ DeviceBackend::DeviceBackend(const std::vector<int>& cards, std::vector<DeviceMo
              shape_of(info_)),
       builder_(slots_, frequencies_of(hp_),
                {info_.context_length, info_.tokens_per_step_max, kPartialsMax,
-                info_.vocabulary_size, angle_table_rows(hp_, info_), info_.window, with_graphs_}) {
+                info_.vocabulary_size, angle_table_rows(hp_, info_), info_.window,
+                item_rows_of(ranks_.first().model), with_graphs_}) {
     for (StepSlot& step : steps_) {
         step.device_results = DeviceBuffer<SampleResult>(info_.tokens_per_step_max);
         step.results = PinnedBuffer<SampleResult>(info_.tokens_per_step_max);

@@ -314,6 +314,10 @@ bool DeviceModel::on_tensor_units() const {
            });
 }
 
+bool DeviceModel::attends_in_halves() const {
+    return on_tensor_units() && hp.head_length % 8 == 0;
+}
+
 WeightMatrix DeviceModel::head() const {
     if (output.view.data != nullptr) return output.view;
     const Share rows = share_of(token_embd.view.rows, rank);

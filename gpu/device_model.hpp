@@ -57,6 +57,8 @@ struct DeviceModel {
 
     // Whether any product is of halves, see half_matmul.hpp.
     [[nodiscard]] bool on_tensor_units() const;
+    // Then attention is, too, where heads can be.
+    [[nodiscard]] bool attends_in_halves() const;
     [[nodiscard]] WeightMatrix head() const;  // the rank's rows of it
 };
 

@@ -137,11 +137,12 @@ void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
     rope_store({qkv_.data(), sinks_q_.data(), inputs, rope_angles(pointers), pointers.places,
                 pointers.angle_rows, kv, rows, qkv_length, hp_.head_count},
                stream.get());
-    attention({qkv_.data(), sinks_q_.data(), attended_.data(), kv, pointers.items, pointers.merges,
-               partials_.data(), sizes.items, sizes.merges, qkv_length, hp_.query_length(),
-               hp_.head_count, limits_.window.tokens, limits_.window.sinks,
-               1.0F / std::sqrt(static_cast<float>(hp_.head_length))},
-              stream.get());
+    attention(
+        {qkv_.data(), sinks_q_.data(), attended_.data(), kv, pointers.items, pointers.wide_items,
+         pointers.merges, partials_.data(), sizes.items, sizes.wide_items, sizes.merges, qkv_length,
+         hp_.query_length(), hp_.head_count, limits_.window.tokens, limits_.window.sinks,
+         1.0F / std::sqrt(static_cast<float>(hp_.head_length)), model_.attends_in_halves()},
+        stream.get());
     multiply_to_residual(weights.attention_output.view, attended_.data(), hp_.query_length(), rows,
                          stream);
 }

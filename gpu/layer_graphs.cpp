@@ -27,7 +27,7 @@ LayerSizes padded_sizes(const LayerSizes& sizes) {
     const std::uint32_t rows =
         sizes.rows <= 1 ? sizes.rows : (sizes.rows + kTileRows - 1) / kTileRows * kTileRows;
     return {rows, sizes.items <= rows ? rows : std::bit_ceil(sizes.items),
-            sizes.merges == 0 ? 0 : rows};
+            sizes.merges == 0 ? 0 : rows, sizes.wide_items};
 }
 
 LayerGraphs::LayerGraphs(Ranks& ranks, std::uint32_t items_max, std::uint32_t rotated)

@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kGraphRowsMax = 64;
 
 // Rows: one, or whole tiles of a product, which costs them nothing. Of each number of rows there
 // are few graphs: items are as many as rows, or else a power of two; merges none, or as many as
-// rows.
+// rows. Wide items are for larger steps.
 [[nodiscard]] LayerSizes padded_sizes(const LayerSizes& sizes);
 
 class LayerGraphs {

@@ -15,6 +15,7 @@ void for_each_layer_array(Arrays& arrays, StepPointers& pointers, Visit visit) {
     visit(arrays.places, pointers.places);
     visit(arrays.angle_rows, pointers.angle_rows);
     visit(arrays.items, pointers.items);
+    visit(arrays.wide_items, pointers.wide_items);
     visit(arrays.merges, pointers.merges);
     visit(arrays.far_angles, pointers.far_angles);
 }
@@ -41,7 +42,7 @@ void StepArrays::clear() {
 
 LayerSizes StepArrays::layer_sizes() const {
     const auto size_of = [](const auto& array) { return static_cast<std::uint32_t>(array.size()); };
-    return {size_of(places), size_of(items), size_of(merges)};
+    return {size_of(places), size_of(items), size_of(merges), size_of(wide_items)};
 }
 
 std::size_t layer_arrays_bytes(const StepArrays& arrays) {

@@ -19,7 +19,7 @@ namespace troupe::gpu {
 
 // How large the layers' kernels are launched.
 struct LayerSizes {
-    std::uint32_t rows = 0, items = 0, merges = 0;
+    std::uint32_t rows = 0, items = 0, merges = 0, wide_items = 0;
     friend auto operator<=>(const LayerSizes&, const LayerSizes&) = default;
 };
 
@@ -27,6 +27,7 @@ struct StepArrays {
     std::vector<RowPlace> places;       // [rows]
     std::vector<AngleRows> angle_rows;  // [rows]
     std::vector<AttentionItem> items;
+    std::vector<AttentionItem> wide_items;
     std::vector<AttentionMerge> merges;
     std::vector<float> far_angles;  // of positions that the table does not have
     std::vector<TableEntry> grants;
@@ -48,6 +49,7 @@ struct StepPointers {
     const RowPlace* places = nullptr;
     const AngleRows* angle_rows = nullptr;
     const AttentionItem* items = nullptr;
+    const AttentionItem* wide_items = nullptr;
     const AttentionMerge* merges = nullptr;
     const float* far_angles = nullptr;
     const TableEntry* grants = nullptr;

@@ -8,9 +8,9 @@
 namespace troupe::gpu {
 namespace {
 
-// Sequences of at most so many rows have their splits computed side by side: they are few and long,
-// and would leave the device idle. Rows of prompts are many.
-constexpr std::uint32_t kSplitRowsMax = 4;
+// Sequences of at most so many rows, which decode or check a draft, have their splits computed side
+// by side: they are few and long, and would leave the device idle. Rows of prompts are many.
+constexpr std::uint32_t kSplitRowsMax = 16;
 
 // Those that hold anything that is seen, in ascending order.
 template <class Visit>
@@ -33,7 +33,7 @@ void StepBuilder::build(const model::StepPlan& plan, StepArrays& arrays, StepRec
     for (std::uint32_t i = 0; i < plan.sequences.size(); ++i) {
         const model::SequenceStep& sequence = plan.sequences[i];
         add_rows(plan, sequence, arrays);
-        add_attention(sequence, arrays);
+        add_attention(sequence, plan.tokens.size() > kGraphRowsMax, arrays);
         add_targets(i, sequence, arrays, record);
         add_scores(i, sequence, arrays, record);
         record.opened.push_back(slots_[sequence.slot].opened);
@@ -49,7 +49,7 @@ void StepBuilder::pad(StepArrays& arrays) const {
     arrays.row_counts.resize(sizes.rows, 0);
     arrays.places.resize(sizes.rows, {kNoSlot, 0});
     arrays.angle_rows.resize(sizes.rows, {0, 0});
-    arrays.items.resize(sizes.items, {0, {kNoSlot, 0}, 0, 0, -1});
+    arrays.items.resize(sizes.items, {0, {kNoSlot, 0}, 0, 0, 0, -1, 0});
     arrays.merges.resize(sizes.merges, {0, 0, 0});
 }
 
@@ -87,26 +87,48 @@ std::uint32_t StepBuilder::angle_row(std::uint32_t position, StepArrays& arrays)
     return limits_.angle_table_rows + far_rows_++;
 }
 
-void StepBuilder::add_attention(const model::SequenceStep& sequence, StepArrays& arrays) {
-    for (std::uint32_t i = 0; i < sequence.token_count; ++i) {
-        const std::uint32_t row = sequence.token_begin + i;
+// `wide`: where the sequence has rows enough.
+void StepBuilder::add_attention(const model::SequenceStep& sequence, bool wide,
+                                StepArrays& arrays) {
+    const ItemRows& most = limits_.item_rows;
+    wide = wide && sequence.token_count > most.narrow && most.wide > most.narrow;
+    const std::uint32_t step = wide ? most.wide : most.narrow;
+    for (std::uint32_t i = 0; i < sequence.token_count; i += step) {
         const RowPlace place{sequence.slot, sequence.position + i};
-        const SeenPositions seen =
-            seen_positions(place.position, limits_.window.tokens, limits_.window.sinks);
-        std::uint32_t splits = 0;
-        for_each_split(seen, [&](std::uint32_t) { ++splits; });
-        const bool side_by_side = splits > 1 && sequence.token_count <= kSplitRowsMax &&
-                                  partials_ + splits <= limits_.partials_max;
-        if (!side_by_side) {
-            arrays.items.push_back({row, place, 0, place.position / kSplitTokens + 1, -1});
-            continue;
+        const std::uint32_t rows = std::min(step, sequence.token_count - i);
+        const std::uint32_t splits = (place.position + rows - 1) / kSplitTokens + 1;
+        const AttentionItem item{sequence.token_begin + i, place, rows, 0, splits, -1, 0};
+        if (wide) {
+            arrays.wide_items.push_back(item);
+        } else {
+            add_item(item, sequence.token_count <= kSplitRowsMax, arrays);
         }
-        arrays.merges.push_back({row, partials_, splits});
-        for_each_split(seen, [&](std::uint32_t split) {
-            arrays.items.push_back(
-                {row, place, split, split + 1, static_cast<std::int32_t>(partials_++)});
-        });
     }
+}
+
+// One item of `whole`, or one of each of its splits, if there is room for their states.
+void StepBuilder::add_item(const AttentionItem& whole, bool side_by_side, StepArrays& arrays) {
+    const SeenPositions seen = seen_by_rows(whole.place.position, whole.row_count,
+                                            limits_.window.tokens, limits_.window.sinks);
+    std::uint32_t splits = 0;
+    for_each_split(seen, [&](std::uint32_t) { ++splits; });
+    const std::uint32_t states = whole.row_count * splits;
+    if (splits == 1 || !side_by_side || partials_ + states > limits_.partials_max) {
+        arrays.items.push_back(whole);
+        return;
+    }
+    for (std::uint32_t row = 0; row < whole.row_count; ++row)
+        arrays.merges.push_back({whole.row + row, partials_ + row * splits, splits});
+    AttentionItem item = whole;
+    item.partial = static_cast<std::int32_t>(partials_);
+    item.partial_stride = splits;
+    for_each_split(seen, [&](std::uint32_t split) {
+        item.split_begin = split;
+        item.split_end = split + 1;
+        arrays.items.push_back(item);
+        ++item.partial;
+    });
+    partials_ += states;
 }
 
 // They are few in a server's day: the host says how likely they were.

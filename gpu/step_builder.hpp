@@ -45,6 +45,7 @@ class StepBuilder {
         std::int32_t vocabulary = 0;
         std::uint32_t angle_table_rows = 0;
         model::AttentionWindow window;
+        ItemRows item_rows;
         bool for_graphs = false;  // small steps are filled up to padded_sizes()
     };
 
@@ -58,7 +59,8 @@ class StepBuilder {
     void add_rows(const model::StepPlan& plan, const model::SequenceStep& sequence,
                   StepArrays& arrays);
     [[nodiscard]] std::uint32_t angle_row(std::uint32_t position, StepArrays& arrays);
-    void add_attention(const model::SequenceStep& sequence, StepArrays& arrays);
+    void add_attention(const model::SequenceStep& sequence, bool wide, StepArrays& arrays);
+    void add_item(const AttentionItem& rows, bool side_by_side, StepArrays& arrays);
     void add_targets(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,
                      StepRecord& record);
     void add_scores(std::uint32_t index, const model::SequenceStep& sequence, StepArrays& arrays,

@@ -1,9 +1,10 @@
-// A warp takes a row and a head; the warps of a block take the query heads that share a key head,
-// so that its keys and values come from the cache for all but the first. Online softmax (Milakov
-// and Gimelshein, 2018) in tiles of 32 positions: for the scores a lane is a position, for the sums
-// of values it is an element.
+// In float32: a warp takes a row and a head; the warps of a block take the query heads that share a
+// key head, so that its keys and values come from the cache for all but the first. Online softmax
+// (Milakov and Gimelshein, 2018) in tiles of 32 positions: for the scores a lane is a position, for
+// the sums of values it is an element.
 #include "gpu/kernels/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -27,35 +28,44 @@ double number_truth(const KvPages& kv, const std::byte* block, std::uint32_t pos
            numbers[kPageTokens * sizeof(float) + at];
 }
 
+void row_truth(const Attention& p, std::size_t row, RowPlace place, std::uint32_t head) {
+    const std::size_t length = p.kv.head_length;
+    const std::uint32_t kv_head = head / (p.heads / p.kv.kv_heads);
+    std::vector<double> values(length, 0.0);
+    double sum = 0;
+    double largest = -INFINITY;
+    for (std::uint32_t t = 0; t <= place.position; ++t) {
+        const bool sink = t < p.sinks;
+        if (p.window > 0 && !sink && t + p.window <= place.position) continue;
+        const std::size_t at = p.kv.block_offset(place.slot, t, kv_head);
+        const float* const q = sink && p.q_sinks != nullptr
+                                   ? p.q_sinks + (row * p.heads + head) * length
+                                   : p.q + row * p.q_stride + head * length;
+        double score = 0;
+        for (std::size_t d = 0; d < length; ++d)
+            score += double{q[d]} * number_truth(p.kv, p.kv.keys + at, t, d);
+        score *= p.scale;
+        const double maximum = std::max(largest, score);
+        const double factor = std::exp(largest - maximum);
+        const double weight = std::exp(score - maximum);
+        largest = maximum;
+        sum = sum * factor + weight;
+        for (std::size_t d = 0; d < length; ++d)
+            values[d] = values[d] * factor + weight * number_truth(p.kv, p.kv.values + at, t, d);
+    }
+    float* const out = p.out + row * p.out_stride + head * length;
+    for (std::size_t d = 0; d < length; ++d)
+        out[d] = static_cast<float>(values[d] / sum);
+}
+
 }  // namespace
 
 void attention_truth(const Attention& p) {
-    const std::size_t length = p.kv.head_length;
     for (std::size_t i = 0; i < p.item_count; ++i) {
         const AttentionItem& item = p.items[i];
-        for (std::uint32_t head = 0; head < p.heads; ++head) {
-            const std::uint32_t kv_head = head / (p.heads / p.kv.kv_heads);
-            std::vector<double> values(length, 0.0);
-            double sum = 0;
-            const std::uint32_t own = item.place.position;
-            for (std::uint32_t t = 0; t <= own; ++t) {
-                const bool sink = t < p.sinks;
-                if (p.window > 0 && !sink && t + p.window <= own) continue;
-                const std::size_t at = p.kv.block_offset(item.place.slot, t, kv_head);
-                const float* const q =
-                    sink ? p.q_sinks + (std::size_t{item.row} * p.heads + head) * length
-                         : p.q + std::size_t{item.row} * p.q_stride + head * length;
-                double score = 0;
-                for (std::size_t d = 0; d < length; ++d)
-                    score += double{q[d]} * number_truth(p.kv, p.kv.keys + at, t, d);
-                const double weight = std::exp(score * p.scale);
-                sum += weight;
-                for (std::size_t d = 0; d < length; ++d)
-                    values[d] += weight * number_truth(p.kv, p.kv.values + at, t, d);
-            }
-            float* const out = p.out + std::size_t{item.row} * p.out_stride + head * length;
-            for (std::size_t d = 0; d < length; ++d)
-                out[d] = static_cast<float>(values[d] / sum);
+        for (std::uint32_t row = 0; row < item.row_count * p.heads; ++row) {
+            const RowPlace place{item.place.slot, item.place.position + row / p.heads};
+            row_truth(p, item.row + row / p.heads, place, row % p.heads);
         }
     }
 }
@@ -130,7 +140,7 @@ __device__ void write_result(const Attention& p, std::uint32_t row, std::uint32_
     const float inverse = 1.0F / state.sum;
     for (unsigned j = 0; j < kDims; ++j) {
         const std::uint32_t d = j * kWarpLanes + lane_index();
-        if (d < p.kv.head_length) out[d] = state.values[j] * inverse;
+        if (d < p.kv.head_length) out[d] = final_value(state.values[j], inverse);
     }
 }
 
@@ -206,24 +216,33 @@ void launch_dims(const Attention& p, cudaStream_t stream) {
     const std::uint32_t warps = p.heads / p.kv.kv_heads;
     launch(attention_kernel<kForm, kDims>, {p.item_count, p.kv.kv_heads}, warps * kWarpLanes,
            warps * warp_floats(p.kv.head_length, p.q_sinks != nullptr) * sizeof(float), stream, p);
-    if (p.merge_count > 0) {
-        launch(attention_merge_kernel<kDims>, {p.merge_count, p.heads}, kWarpLanes, 0, stream, p);
-    }
 }
 
-template <KvForm kForm>
-void launch_form(const Attention& p, cudaStream_t stream) {
-    const std::uint32_t dims = (p.kv.head_length + kWarpLanes - 1) / kWarpLanes;
-    if (dims <= 1) return launch_dims<kForm, 1>(p, stream);
-    if (dims <= 2) return launch_dims<kForm, 2>(p, stream);
-    if (dims <= 4) return launch_dims<kForm, 4>(p, stream);
-    launch_dims<kForm, 8>(p, stream);
+// Calls visit.template operator()<kDims>() for so many elements of a head in a lane.
+template <class Visit>
+void for_dims(std::uint32_t head_length, Visit visit) {
+    const std::uint32_t dims = (head_length + kWarpLanes - 1) / kWarpLanes;
+    if (dims <= 1) return visit.template operator()<1>();
+    if (dims <= 2) return visit.template operator()<2>();
+    if (dims <= 4) return visit.template operator()<4>();
+    visit.template operator()<8>();
 }
 
 }  // namespace
 
 void attention(const Attention& p, cudaStream_t stream) {
-    for_kv_form(p.kv.form, [&]<KvForm kForm>() { launch_form<kForm>(p, stream); });
+    if (p.in_halves) {
+        half_attention(p, stream);
+    } else {
+        for_kv_form(p.kv.form, [&]<KvForm kForm>() {
+            for_dims(p.kv.head_length,
+                     [&]<unsigned kDims>() { launch_dims<kForm, kDims>(p, stream); });
+        });
+    }
+    if (p.merge_count == 0) return;
+    for_dims(p.kv.head_length, [&]<unsigned kDims>() {
+        launch(attention_merge_kernel<kDims>, {p.merge_count, p.heads}, kWarpLanes, 0, stream, p);
+    });
 }
 
 }  // namespace troupe::gpu

@@ -8,6 +8,22 @@
 
 namespace troupe::gpu {
 
+// What two sums, of these maxima, are multiplied by before they are added.
+struct MergeFactors {
+    float maximum, own, other;
+};
+// An empty `other`, whose sum is 0, changes nothing. exp(-infinity) is 0.
+__device__ __forceinline__ MergeFactors merge_factors(float own, float other, float other_sum) {
+    if (other_sum == 0) return {own, 1, 0};
+    const float larger = fmaxf(own, other);
+    return {larger, model::math::exp(own - larger), model::math::exp(other - larger)};
+}
+
+// A row's result. Sums of zeros alone may differ in their sign by whose zeros they were.
+__device__ __forceinline__ float final_value(float value, float inverse_sum) {
+    return value * inverse_sum + 0.0F;
+}
+
 // Held by a warp: every lane has the first two, lane l has elements l, l + 32, ... of the values.
 template <unsigned kDims>
 struct AttentionState {
@@ -24,14 +40,12 @@ struct AttentionState {
             values[j] *= factor;
     }
 
-    // `other` is not empty.
-    __device__ void merge(AttentionState other) {
-        const float larger = fmaxf(maximum, other.maximum);
-        rescale(larger);
-        other.rescale(larger);
-        sum += other.sum;
+    __device__ void merge(const AttentionState& other) {
+        const MergeFactors factors = merge_factors(maximum, other.maximum, other.sum);
+        maximum = factors.maximum;
+        sum = sum * factors.own + other.sum * factors.other;
         for (unsigned j = 0; j < kDims; ++j)
-            values[j] += other.values[j];
+            values[j] = values[j] * factors.own + other.values[j] * factors.other;
     }
 
     // As [maximum, sum, `length` values].

@@ -65,7 +65,9 @@ struct HeadInputs {
 // (cos, sin) of its position: a' = fma(a, cos, -(b * sin)), b' = fma(b, cos, a * sin). Queries
 // stay, keys and values go to their page, in the form of the cache.
 struct RopeStore {
-    float* qkv;      // [rows][stride]: queries, keys, values; keys are rotated there, too
+    // [rows][stride]: queries, keys, values. Keys are rotated there, too, and what the form of the
+    // cache cannot hold is replaced.
+    float* qkv;
     float* sinks_q;  // [rows][heads][head_length], queries that look at sinks; null: no sinks
     HeadInputs inputs;
     RopeAngles angles;

@@ -3,29 +3,13 @@
 // four-bit numbers come out of their word two by two, by one shift and one mask.
 #pragma once
 
-#include <cstring>
-
 #include "gpu/device.cuh"
+#include "gpu/kernels/half_pairs.cuh"
 #include "gpu/kernels/k_weights.cuh"
 #include "gpu/kernels/weights.cuh"
 
 namespace troupe::gpu {
 
-using HalfPair = std::uint32_t;
-
-// As the bits of a half that says 1024 + n, n < 1024, in both places.
-inline constexpr std::uint32_t kHalf1024 = 0x64006400U;
-
-__device__ __forceinline__ HalfPair bits_of(__half2 pair) {
-    HalfPair bits;
-    memcpy(&bits, &pair, sizeof bits);
-    return bits;
-}
-__device__ __forceinline__ __half2 halves_of(HalfPair bits) {
-    __half2 pair;
-    memcpy(&pair, &bits, sizeof pair);
-    return pair;
-}
 __device__ __forceinline__ __half2 both_halves(std::uint16_t bits) {
     return halves_of(std::uint32_t{bits} * 0x10001U);
 }

@@ -1,8 +1,11 @@
 // Reads and writes a token's numbers in a block of keys or values. A form F has
 //   Vector(block, token, length), and its [d]: what element d stands for
-//   store(block, token, length, x): by a whole warp, whose lane l wrote x[2 l], x[2 l + 1], and
-//     those 64 further on, itself
-// What is written depends on this token's numbers alone.
+//   fits(length, x): whether the form has a way of its own to say what x is
+//   store(block, token, length, x)
+// The last two by a whole warp, whose lane l wrote x[2 l], x[2 l + 1], and those 64 further on,
+// itself. What is written depends on this token's numbers alone. Of a token whose key or value does
+// not fit, the key becomes NaNs, and the value zeros: who sees it gets NaNs, and who does not may
+// multiply its value by zero.
 #pragma once
 
 #include <cstring>
@@ -28,6 +31,13 @@ struct KvNumbers<KvForm::f16> {
         }
     };
 
+    __device__ static bool fits(std::uint32_t length, const float* x) {
+        constexpr float kTooLarge = 65520;  // becomes infinity
+        bool all = true;
+        for (std::uint32_t d = 2 * lane_index(); d < length; d += 2 * kWarpLanes)
+            all = all && fabsf(x[d]) < kTooLarge && fabsf(x[d + 1]) < kTooLarge;
+        return __ballot_sync(kAllLanes, all) == kAllLanes;
+    }
     __device__ static void store(std::byte* block, std::uint32_t token, std::uint32_t length,
                                  const float* x) {
         auto* const to = reinterpret_cast<std::uint16_t*>(block) + token * length;
@@ -52,6 +62,9 @@ struct KvNumbers<KvForm::int8> {
             return static_cast<float>(numbers[d]) * step;
         }
     };
+
+    // By a step of NaN.
+    __device__ static bool fits(std::uint32_t, const float*) { return true; }
 
     static constexpr std::uint32_t kInfinityBits = 0x7F800000U;
     static constexpr std::uint32_t kSmallestBits = 0x0D800000U;  // 2^-100; below, all become zeros

@@ -35,6 +35,14 @@ void prepare_truth(const RopeStore& p, std::size_t head, float* x) {
         x[d] = static_cast<float>(x[d] * r * weight[d]);
 }
 
+bool fits_truth(const KvPages& kv, const float* x) {
+    if (kv.form != KvForm::f16) return true;
+    const auto is_finite = [](float y) {
+        return std::isfinite(model::half_to_float(model::float_to_half(y)));
+    };
+    return std::all_of(x, x + kv.head_length, is_finite);
+}
+
 void store_truth(const KvPages& kv, std::byte* block, std::uint32_t token, const float* x) {
     const std::size_t length = kv.head_length;
     if (kv.form == KvForm::f16) {
@@ -77,10 +85,15 @@ void rope_store_truth(const RopeStore& p) {
         }
         for (std::uint32_t head = 0; head < p.kv.kv_heads; ++head) {
             const std::size_t at = p.kv.block_offset(place.slot, place.position, head);
-            const float* const key = heads + (p.heads + head) * length;
+            float* const key = heads + (p.heads + head) * length;
+            float* const value = key + p.kv.kv_heads * length;
+            if (!fits_truth(p.kv, key) || !fits_truth(p.kv, value)) {
+                std::fill_n(key, length, NAN);
+                std::fill_n(value, length, 0.0F);
+            }
             const std::uint32_t token = place.position % kPageTokens;
             store_truth(p.kv, p.kv.keys + at, token, key);
-            store_truth(p.kv, p.kv.values + at, token, key + p.kv.kv_heads * length);
+            store_truth(p.kv, p.kv.values + at, token, value);
         }
     }
 }
@@ -128,6 +141,21 @@ __device__ __forceinline__ void rotate(const RopeAngles& angles, std::uint32_t a
 }
 
 template <KvForm kForm>
+__device__ __forceinline__ void store(const KvPages& kv, RowPlace place, std::uint32_t head,
+                                      float* key, float* value) {
+    using Numbers = KvNumbers<kForm>;
+    const std::uint32_t length = kv.head_length;
+    const bool fits = Numbers::fits(length, key) && Numbers::fits(length, value);
+    for (std::uint32_t d = 2 * lane_index(); !fits && d < length; d += 2 * kWarpLanes) {
+        key[d] = key[d + 1] = NAN;
+        value[d] = value[d + 1] = 0;
+    }
+    const std::size_t at = kv.block_offset(place.slot, place.position, head);
+    Numbers::store(kv.keys + at, place.position % kPageTokens, length, key);
+    Numbers::store(kv.values + at, place.position % kPageTokens, length, value);
+}
+
+template <KvForm kForm>
 __global__ void rope_store_kernel(const RopeStore p) {
     const std::uint32_t length = p.kv.head_length;
     const std::uint32_t kv_heads = p.kv.kv_heads;
@@ -135,20 +163,18 @@ __global__ void rope_store_kernel(const RopeStore p) {
     if (place.slot == kNoSlot) return;
     const AngleRows angle_rows = p.angle_rows[blockIdx.x];
     float* const heads = p.qkv + std::size_t{blockIdx.x} * p.stride;
-    for (std::uint32_t i = warp_index(); i < p.heads + 2 * kv_heads; i += kWarps) {
+    for (std::uint32_t i = warp_index(); i < p.heads + kv_heads; i += kWarps) {
         float* const x = heads + i * length;
         prepare(p, i, x);
         if (i < p.heads && p.sinks_q != nullptr) {
             rotate(p.angles, angle_rows.sinks, length, x,
                    p.sinks_q + (std::size_t{blockIdx.x} * p.heads + i) * length);
         }
-        if (i < p.heads + kv_heads) rotate(p.angles, angle_rows.own, length, x, x);
+        rotate(p.angles, angle_rows.own, length, x, x);
         if (i < p.heads) continue;
-        const bool is_key = i < p.heads + kv_heads;
-        const std::uint32_t head = (i - p.heads) % kv_heads;
-        std::byte* const block = (is_key ? p.kv.keys : p.kv.values) +
-                                 p.kv.block_offset(place.slot, place.position, head);
-        KvNumbers<kForm>::store(block, place.position % kPageTokens, length, x);
+        float* const value = x + kv_heads * length;
+        prepare(p, i + kv_heads, value);
+        store<kForm>(p.kv, place, i - p.heads, x, value);
     }
 }
 

@@ -1,5 +1,6 @@
 // Rotation, the store into pages and attention against their slow truths, in every form of the
-// cache and behind a window; attention also bit for bit against itself, cut up in another way.
+// cache and behind a window; attention in float32 also bit for bit against itself, cut up in
+// another way.
 #include <algorithm>
 #include <cmath>
 
@@ -10,75 +11,13 @@
 #include "model/half.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
 #include "tests/gpu/kernels_support.hpp"
+#include "tests/gpu/paged_rows.hpp"
 
 using namespace troupe;
 using namespace troupe::gpu;
 using namespace troupe::test;
 
 namespace {
-
-constexpr std::uint32_t kPages = 64;
-constexpr std::uint32_t kSlots = 3;
-constexpr PageTableShape kShape{20, 0};
-
-// Sequences that lie in pages in no order.
-struct PagedRows {
-    std::uint32_t heads, kv_heads, length;
-    KvForm form;
-    Random random;
-    std::vector<std::uint32_t> page_table;
-    std::vector<std::byte> keys, values;
-
-    PagedRows(std::uint32_t heads_, std::uint32_t kv_heads_, std::uint32_t length_, KvForm form_)
-        : heads(heads_),
-          kv_heads(kv_heads_),
-          length(length_),
-          form(form_),
-          random(heads_ * length_) {
-        std::vector<std::uint32_t> pages(kPages);
-        for (std::uint32_t i = 0; i < kPages; ++i)
-            pages[i] = i;
-        std::shuffle(pages.begin(), pages.end(), random);
-        page_table.assign(pages.begin(), pages.begin() + kSlots * kShape.width());
-        keys = random_blocks();
-        values = random_blocks();
-    }
-    std::vector<std::byte> random_blocks() {
-        const std::size_t block_bytes = kv_block_bytes(form, length);
-        std::vector<std::byte> blocks(kPages * kv_heads * block_bytes);
-        for (std::size_t at = 0; at < blocks.size(); at += block_bytes) {
-            const std::size_t steps = kv_step_bytes(form);
-            const std::vector<float> floats = random_floats(block_bytes / 2, random);
-            for (std::size_t i = 0; i < steps / sizeof(float); ++i) {
-                const float step = std::abs(floats[i]) / 100;
-                std::memcpy(blocks.data() + at + 4 * i, &step, sizeof step);
-            }
-            for (std::size_t i = steps; i < block_bytes; i += 2) {
-                const std::uint16_t bits = form == KvForm::int8
-                                               ? static_cast<std::uint16_t>(random())
-                                               : model::float_to_half(floats[i / 2]);
-                std::memcpy(blocks.data() + at + i, &bits, sizeof bits);
-            }
-        }
-        return blocks;
-    }
-    KvPages host() {
-        return {keys.data(), values.data(), page_table.data(), kShape, form, kv_heads, length};
-    }
-};
-
-struct DevicePages {
-    DeviceBuffer<std::byte> keys, values;
-    DeviceBuffer<std::uint32_t> page_table;
-    KvPages view;
-
-    explicit DevicePages(const PagedRows& rows)
-        : keys(DeviceBuffer<std::byte>::upload(rows.keys)),
-          values(DeviceBuffer<std::byte>::upload(rows.values)),
-          page_table(DeviceBuffer<std::uint32_t>::upload(rows.page_table)),
-          view{keys.data(), values.data(), page_table.data(), kShape,
-               rows.form,   rows.kv_heads, rows.length} {}
-};
 
 // The vectors of one head, at some positions of a slot.
 std::vector<float> read_vectors(const KvPages& kv, const std::byte* blocks,
@@ -172,6 +111,47 @@ TEST_CASE_METHOD(EmulatorFixture, "rotation and store agree with their truth", "
     }
 }
 
+TEST_CASE_METHOD(EmulatorFixture,
+                 "a token that halves cannot hold has a key of NaNs, a value of zeros",
+                 "[gpu][kernels]") {
+    constexpr std::uint32_t kLength = 72, kTokens = 5;
+    PagedRows rows(1, 1, kLength, KvForm::f16);
+    std::vector<float> qkv = random_floats(kTokens * 3 * kLength, rows.random);
+    qkv[0 * 3 * kLength + kLength + 7] = NAN;         // a key
+    qkv[1 * 3 * kLength + 2 * kLength + 70] = 65520;  // a value
+    qkv[2 * 3 * kLength + 2 * kLength + 1] = -INFINITY;
+    qkv[3 * 3 * kLength + 2 * kLength + 1] = 65519;
+    qkv[4 * 3 * kLength + 7] = INFINITY;  // a query, which nobody stores
+    const std::vector<RowPlace> places{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}};
+    Stream stream;
+    DevicePages pages(rows);
+    const auto device_qkv = DeviceBuffer<float>::upload(qkv);
+    const auto device_places = DeviceBuffer<RowPlace>::upload(places);
+    const auto angle_rows = DeviceBuffer<AngleRows>::upload(std::vector<AngleRows>(kTokens));
+    const RopeStore p{device_qkv.data(),
+                      nullptr,
+                      {},
+                      {nullptr, nullptr, 1, 0},
+                      device_places.data(),
+                      angle_rows.data(),
+                      pages.view,
+                      kTokens,
+                      3 * kLength,
+                      1};
+    rope_store(p, stream.get());
+    stream.synchronise();
+    rows.keys = pages.keys.download();
+    rows.values = pages.values.download();
+    const std::vector<float> keys = read_vectors(rows.host(), rows.keys.data(), places, 0);
+    const std::vector<float> values = read_vectors(rows.host(), rows.values.data(), places, 0);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        CAPTURE(i / kLength, i % kLength);
+        const bool held = i / kLength >= 3;
+        CHECK(std::isnan(keys[i]) == !held);
+        CHECK((values[i] == 0) == !held);
+    }
+}
+
 TEST_CASE_METHOD(EmulatorFixture, "in int8 the device stores the numbers and steps of the CPU",
                  "[gpu][kernels]") {
     constexpr std::uint32_t kLength = 72, kTokens = 5;
@@ -248,18 +228,20 @@ TEST_CASE_METHOD(EmulatorFixture, "attention agrees with its truth, cut into spl
     std::vector<AttentionMerge> merges;
     for (std::uint32_t row = 0; row < count; ++row) {
         const std::uint32_t end = places[row].position / kSplitTokens + 1;
-        whole.push_back({row, places[row], 0, end, -1});
+        whole.push_back({row, places[row], 1, 0, end, -1, 0});
         const SeenPositions seen = seen_positions(places[row].position, window, sinks);
         const auto begin = static_cast<std::uint32_t>(cut.size());
         for (std::uint32_t s = seen.next_block(0, kSplitTokens); s < end;
              s = seen.next_block(s + 1, kSplitTokens))
-            cut.push_back({row, places[row], s, s + 1, static_cast<std::int32_t>(cut.size())});
+            cut.push_back(
+                {row, places[row], 1, s, s + 1, static_cast<std::int32_t>(cut.size()), 0});
         merges.push_back({row, begin, static_cast<std::uint32_t>(cut.size()) - begin});
     }
     const float scale = 1.0F / std::sqrt(static_cast<float>(length));
     std::vector<float> expected(q.size());
     attention_truth({q.data(), q_sinks.data(), expected.data(), rows.host(), whole.data(), nullptr,
-                     nullptr, count, 0, width, width, heads, window, sinks, scale});
+                     nullptr, nullptr, count, 0, 0, width, width, heads, window, sinks, scale,
+                     false});
 
     Stream stream;
     const DevicePages pages(rows);
@@ -273,9 +255,9 @@ TEST_CASE_METHOD(EmulatorFixture, "attention agrees with its truth, cut into spl
         DeviceBuffer<float> out(q.size());
         attention(
             {device_q.data(), sinks > 0 ? device_q_sinks.data() : nullptr, out.data(), pages.view,
-             device_items.data(), device_merges.data(), partials.data(),
-             static_cast<std::uint32_t>(items.size()), static_cast<std::uint32_t>(merged.size()),
-             width, width, heads, window, sinks, scale},
+             device_items.data(), nullptr, device_merges.data(), partials.data(),
+             static_cast<std::uint32_t>(items.size()), 0, static_cast<std::uint32_t>(merged.size()),
+             width, width, heads, window, sinks, scale, false},
             stream.get());
         stream.synchronise();
         return out.download();

@@ -96,7 +96,8 @@ TEST_CASE_METHOD(EmulatorFixture, "on the device a row's bits do not depend on i
     CHECK(run_among(*backend, prompt, 26) == expected);
 }
 
-TEST_CASE_METHOD(EmulatorFixture, "long contexts are the same bits in one chunk and decoded",
+TEST_CASE_METHOD(EmulatorFixture,
+                 "long contexts are the same bits in one chunk, in several, as a draft and decoded",
                  "[gpu][backend][invariance]") {
     const model::GgufFile* file = stories_halves_gguf();
     const auto cards = GENERATE(1, 2);
@@ -117,6 +118,12 @@ TEST_CASE_METHOD(EmulatorFixture, "long contexts are the same bits in one chunk 
         decoded.insert(decoded.end(), result.logits.begin(), result.logits.end());
     }
     CHECK(decoded == whole);
+    driver.open(2);
+    driver.prefill(2, Tokens(prompt.begin(), prompt.end() - 4), 1, 100);
+    driver.add(2, std::span(prompt).last(4), 1, 4);  // as a draft is checked: splits side by side
+    CHECK(driver.run().logits == whole);
+    driver.open(3);
+    CHECK(driver.prefill(3, prompt, 4, 70) == whole);
 }
 
 namespace {

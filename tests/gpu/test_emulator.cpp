@@ -339,6 +339,28 @@ __global__ void multiply_kernel(const Multiply p) {
         p.c[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = c[i];
 }
 
+// Four matrices of 8 x 8 halves, each a row of 16 bytes a lane, as words of the lanes.
+struct Spread {
+    const std::uint16_t* in;  // [32][8]
+    std::uint32_t* out;       // [32][4]
+    bool transposed;
+};
+
+__global__ void spread_kernel(const Spread p) {
+    std::uint16_t* const rows = shared_memory<std::uint16_t>();
+    for (unsigned i = 0; i < 8; ++i)
+        rows[8 * threadIdx.x + i] = p.in[8 * threadIdx.x + i];
+    __syncthreads();
+    std::uint32_t words[4];
+    if (p.transposed) {
+        ptx::load_matrices_transposed(words, rows, 16 * threadIdx.x);
+    } else {
+        ptx::load_matrices(words, rows, 16 * threadIdx.x);
+    }
+    for (unsigned i = 0; i < 4; ++i)
+        p.out[4 * threadIdx.x + i] = words[i];
+}
+
 // Sixteen bytes a thread by way of shared memory.
 struct CopyAround {
     const float* in;
@@ -391,6 +413,28 @@ TEST_CASE_METHOD(EmulatorFixture, "tensor units multiply matrices that are sprea
     launch(multiply_kernel, 1, 32, 0, stream.get(), {device_a.data(), device_b.data(), c.data()});
     stream.synchronise();
     CHECK(c.download() == expected);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "matrices in shared memory are spread over a warp, turned or not",
+                 "[gpu][emulator]") {
+    const bool transposed = GENERATE(false, true);
+    std::vector<std::uint16_t> matrices(32 * 8);  // number i is matrix, row, column
+    for (std::size_t i = 0; i < matrices.size(); ++i)
+        matrices[i] = static_cast<std::uint16_t>(i);
+    Stream stream;
+    const auto in = DeviceBuffer<std::uint16_t>::upload(matrices);
+    DeviceBuffer<std::uint32_t> out(32 * 4);
+    launch(spread_kernel, 1, 32, 32 * 16, stream.get(), {in.data(), out.data(), transposed});
+    stream.synchronise();
+    const std::vector<std::uint32_t> words = out.download();
+    for (std::uint32_t lane = 0; lane < 32; ++lane) {
+        for (std::uint32_t i = 0; i < 4; ++i) {
+            CAPTURE(lane, i);
+            const std::uint32_t g = lane / 4, t = lane % 4;
+            const std::uint32_t first = transposed ? 64 * i + 16 * t + g : 64 * i + 8 * g + 2 * t;
+            CHECK(words[4 * lane + i] == (first | (first + (transposed ? 8 : 1)) << 16));
+        }
+    }
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "an asynchronous copy that nobody waits for has not arrived",

@@ -1,11 +1,12 @@
-// How long products take; hidden, for tools/gpu-check on a card. The emulated one has no speed.
-// Each launch multiplies by another matrix, so many that four times the L2 cache does not hold
-// them.
+// How long products and attention take; hidden, for tools/gpu-check on a card. The emulated one has
+// no speed. Each launch multiplies by another matrix, so many that four times the L2 cache does not
+// hold them.
 #include <algorithm>
 #include <chrono>
 #include <iostream>
 
 #include "gpu/device_memory.hpp"
+#include "gpu/kernels/attention.hpp"
 #include "gpu/kernels/half_matmul.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
 #include "tests/gpu/kernels_support.hpp"
@@ -94,4 +95,94 @@ TEST_CASE_METHOD(EmulatorFixture, "time of products on tensor units", "[.bench]"
                2.0 * rows * kWidth * kWidth);
         CHECK(seconds > 0);
     }
+}
+
+namespace {
+
+constexpr std::uint32_t kHeads = 32, kKvHeads = 8, kHeadLength = 128;  // of Llama 3 8B
+constexpr std::uint32_t kContext = 16'384;
+
+// Slots of the same length, each with pages of its own. The last `rows` positions of each attend.
+struct AttentionBench {
+    std::uint32_t slots, rows, context;
+    KvForm form;
+    std::uint32_t pages = slots * context / kPageTokens;
+    std::size_t block_bytes = kv_block_bytes(form, kHeadLength);
+    DeviceBuffer<std::byte> keys = DeviceBuffer<std::byte>::upload(zeros());
+    DeviceBuffer<std::byte> values = DeviceBuffer<std::byte>::upload(zeros());
+    DeviceBuffer<std::uint32_t> page_table = DeviceBuffer<std::uint32_t>::upload(turned_pages());
+    DeviceBuffer<float> q = DeviceBuffer<float>::upload(
+        std::vector<float>(std::size_t{slots} * rows * kHeads * kHeadLength, 0.5F));
+    DeviceBuffer<float> out = DeviceBuffer<float>(q.size());
+    DeviceBuffer<AttentionItem> items{}, wide_items{};
+    DeviceBuffer<AttentionMerge> merges{};
+    DeviceBuffer<float> partials{};
+
+    [[nodiscard]] std::vector<std::byte> zeros() const {
+        return std::vector<std::byte>(pages * kKvHeads * block_bytes);
+    }
+    [[nodiscard]] std::vector<std::uint32_t> turned_pages() const {
+        std::vector<std::uint32_t> table(pages);
+        for (std::uint32_t i = 0; i < pages; ++i)
+            table[i] = pages - 1 - i;
+        return table;
+    }
+    // As StepBuilder cuts it: a decoding row into splits, a prompt into wide items.
+    Attention prepare() {
+        std::vector<AttentionItem> narrow, wide;
+        std::vector<AttentionMerge> merged;
+        const std::uint32_t splits = context / kSplitTokens;
+        const std::uint32_t step = item_rows(kHeads / kKvHeads, kHeadLength).wide;
+        for (std::uint32_t slot = 0; slot < slots; ++slot) {
+            const RowPlace place{slot, context - rows};
+            for (std::uint32_t i = 0; i < rows && rows > 1; i += step)
+                wide.push_back(
+                    {slot * rows + i, {slot, place.position + i}, step, 0, splits, -1, 0});
+            if (rows > 1) continue;
+            merged.push_back({slot, slot * splits, splits});
+            for (std::uint32_t i = 0; i < splits; ++i)
+                narrow.push_back({slot, place, 1, i, i + 1,
+                                  static_cast<std::int32_t>(slot * splits + i), splits});
+        }
+        items = DeviceBuffer<AttentionItem>::upload(narrow);
+        wide_items = DeviceBuffer<AttentionItem>::upload(wide);
+        merges = DeviceBuffer<AttentionMerge>::upload(merged);
+        partials = DeviceBuffer<float>(narrow.size() * partial_floats(kHeads, kHeadLength));
+        Attention p{};
+        p.q = q.data();
+        p.out = out.data();
+        p.kv = {keys.data(), values.data(), page_table.data(), {context / kPageTokens, 0},
+                form,        kKvHeads,      kHeadLength};
+        p.items = items.data();
+        p.wide_items = wide_items.data();
+        p.merges = merges.data();
+        p.partials = partials.data();
+        p.item_count = static_cast<std::uint32_t>(narrow.size());
+        p.wide_count = static_cast<std::uint32_t>(wide.size());
+        p.merge_count = static_cast<std::uint32_t>(merged.size());
+        p.q_stride = p.out_stride = kHeads * kHeadLength;
+        p.heads = kHeads;
+        p.scale = 0.088F;
+        p.in_halves = true;
+        return p;
+    }
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]") {
+    const auto form = GENERATE(KvForm::f16, KvForm::int8);
+    const auto [slots, rows] = GENERATE(table<std::uint32_t, std::uint32_t>(
+        {{1, 1}, {16, 1}, {64, 1}, {1, 128}, {1, kRowsMost}, {1, kContext}}));
+    const std::uint32_t context = slots > 16 ? kContext / 4 : kContext;
+    AttentionBench bench{slots, rows, context, form};
+    const Attention p = bench.prepare();
+    Stream stream;
+    const double seconds = median_seconds(stream, [&](int) { attention(p, stream.get()); });
+    const double seen = (2.0 * context - rows + 1) / 2;  // positions a row, on average
+    report("attention of " + std::to_string(slots) + " x " + std::to_string(context) +
+               (form == KvForm::int8 ? " in int8" : " in f16"),
+           slots * rows, seconds, 2.0 * static_cast<double>(bench.keys.bytes()),
+           4.0 * slots * rows * kHeads * kHeadLength * seen);
+    CHECK(seconds > 0);
 }

@@ -83,7 +83,7 @@ class DeviceDrawer {
               std::uint32_t position) {
         SlotTable slots(1, 128, 8, {8, 0});
         StepBuilder builder(slots, {2, 10'000.0},
-                            {128, 1, 0, static_cast<std::int32_t>(vocabulary_), 128, {}});
+                            {128, 1, 0, static_cast<std::int32_t>(vocabulary_), 128, {}, {}});
         model::StepPlan plan;
         plan.opens.push_back(slot_open(params));
         for (model::PageId page = 0; page < 8; ++page)

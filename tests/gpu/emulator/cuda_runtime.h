@@ -177,7 +177,7 @@ void __syncwarp(unsigned mask = 0xFFFFFFFFU);
 
 namespace troupe::emulator {
 
-enum class WarpOperation { synchronise, shuffle, ballot, multiply };
+enum class WarpOperation { synchronise, shuffle, ballot, multiply, load_matrices };
 
 // Gives `value` to the other lanes, waits for them, and returns what each of the 32 gave.
 const std::array<std::uint64_t, 32>& exchange(WarpOperation operation, unsigned mask,

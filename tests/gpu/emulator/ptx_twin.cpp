@@ -1,6 +1,7 @@
 // Compiled for processors that convert halves by instruction, as the kernels are.
 #include <immintrin.h>
 
+#include <cmath>
 #include <cstring>
 
 #include <cuda_runtime.h>
@@ -85,7 +86,49 @@ void multiply_twice(void* const* lanes) {
     for_each_sum([](const float& whole, float& own) { own = whole; });
 }
 
+struct MatrixRows {
+    std::uint32_t* to;  // [4]
+    const std::uint16_t* row;
+};
+
+// Lane 8 i + r tells where row r of matrix i is; `transposed`: lanes get columns instead of rows.
+template <bool transposed>
+void spread_matrices(void* const* lanes) {
+    for (unsigned lane = 0; lane < 32; ++lane) {
+        std::uint32_t* const to = static_cast<const MatrixRows*>(lanes[lane])->to;
+        const unsigned g = lane / 4, t = lane % 4;
+        for (unsigned i = 0; i < 4; ++i) {
+            const auto half = [&](unsigned row, unsigned column) -> std::uint32_t {
+                return static_cast<const MatrixRows*>(lanes[8 * i + row])->row[column];
+            };
+            to[i] = transposed ? half(2 * t, g) | half(2 * t + 1, g) << 16
+                               : half(g, 2 * t) | half(g, 2 * t + 1) << 16;
+        }
+    }
+}
+
+template <bool transposed>
+void load_rows(std::uint32_t (&to)[4], const void* row) {
+    if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0 || !in_shared_memory(row, 16))
+        fail_kernel("a matrix's row that is not 16 aligned bytes of shared memory");
+    MatrixRows own{to, static_cast<const std::uint16_t*>(row)};
+    meet(WarpOperation::load_matrices, &own, spread_matrices<transposed>);
+}
+
 }  // namespace
+
+void load_matrices(std::uint32_t (&to)[4], const void* row, std::uint32_t bytes_on) {
+    load_rows<false>(to, static_cast<const std::byte*>(row) + bytes_on);
+}
+
+void load_matrices_transposed(std::uint32_t (&to)[4], const void* row, std::uint32_t bytes_on) {
+    load_rows<true>(to, static_cast<const std::byte*>(row) + bytes_on);
+}
+
+// By way of double, so that no library's float32 shows.
+float exp2_approximate(float x) {
+    return x < -126 ? 0 : static_cast<float>(std::exp2(double{x}));
+}
 
 void mma_16x8x16_twice(float (&c)[4], const std::uint32_t (&a)[8], const std::uint32_t (&b)[4]) {
     MmaOperands operands{c, a, b};
