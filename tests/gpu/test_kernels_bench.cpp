@@ -2,12 +2,11 @@
 // no speed. Each launch multiplies by another matrix, so many that four times the L2 cache does not
 // hold them.
 #include <algorithm>
-#include <chrono>
-#include <iostream>
 
 #include "gpu/device_memory.hpp"
 #include "gpu/kernels/attention.hpp"
 #include "gpu/kernels/half_matmul.hpp"
+#include "tests/gpu/bench_support.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
 #include "tests/gpu/kernels_support.hpp"
 
@@ -19,35 +18,6 @@ namespace {
 
 constexpr std::uint32_t kWidth = 4096;
 constexpr std::uint32_t kRowsMost = 2048;
-constexpr int kRuns = 20;
-
-std::size_t working_set_bytes() {
-    cudaDeviceProp card{};
-    CUDA_CHECK(cudaGetDeviceProperties(&card, 0));
-    return std::size_t{4} * static_cast<std::size_t>(card.l2CacheSize);
-}
-
-// The median over kRuns of the seconds that `work(run)` takes on the stream.
-template <class Work>
-double median_seconds(const Stream& stream, Work work) {
-    std::vector<double> seconds;
-    for (int run = -2; run < kRuns; ++run) {
-        const auto begin = std::chrono::steady_clock::now();
-        work(run + 2);
-        stream.synchronise();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-        if (run >= 0) seconds.push_back(took.count());
-    }
-    std::nth_element(seconds.begin(), seconds.begin() + kRuns / 2, seconds.end());
-    return seconds[kRuns / 2];
-}
-
-void report(const std::string& kernel, std::uint32_t rows, double seconds, double bytes,
-            double operations) {
-    std::cout << "{\"kernel\": \"" << kernel << "\", \"rows\": " << rows
-              << ", \"us\": " << seconds * 1e6 << ", \"gb_per_s\": " << bytes / seconds / 1e9
-              << ", \"tflop_per_s\": " << operations / seconds / 1e12 << "}\n";
-}
 
 // As many matrices as the working set asks for, all with the same content.
 std::vector<MatrixBuffer> matrices_of(model::TensorType type) {
