@@ -117,6 +117,9 @@ TEST_CASE("the engine serves, cancels and shuts down on real threads", "[actors]
     REQUIRE(noted["plan"] >= noted["compute"]);
     REQUIRE(engine.stats().steps_plan_ns_total.get() > 0);
     REQUIRE(engine.stats().steps_deliver_ns_total.get() > 0);
+    REQUIRE(engine.stats().steps_sample_ns_total.get() > 0);
+    REQUIRE(engine.stats().steps_sample_ns_total.get() <
+            engine.stats().steps_compute_ns_total.get());
     REQUIRE(backend.breach() == "");
     REQUIRE(engine.stats().kv_pages_leased.get() == 0);
     REQUIRE_FALSE(engine.scheduler().send(make_submit(9999)));

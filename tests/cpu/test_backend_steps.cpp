@@ -50,6 +50,8 @@ TEST_CASE("a steady step allocates nothing", "[cpu][backend]") {
         step(position);
     CHECK(allocation_count() - before == 0);
     CHECK(result.sampled.size() == kSlots);
+    CHECK(result.sample_ns > 0);  // a part of all
+    CHECK(result.sample_ns < result.compute_ns);
 }
 
 TEST_CASE("two steps may be outstanding, the second fed by what the first draws",

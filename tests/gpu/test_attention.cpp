@@ -111,6 +111,38 @@ TEST_CASE_METHOD(EmulatorFixture, "rotation and store agree with their truth", "
     }
 }
 
+namespace {
+
+// Stores what `qkv` ([tokens][query, key, value][length], of one head, not rotated) has for the
+// first positions of slot 0, as the device does.
+void store_on_device(PagedRows& rows, const std::vector<float>& qkv) {
+    const auto tokens = static_cast<std::uint32_t>(qkv.size() / (3 * rows.length));
+    std::vector<RowPlace> places;
+    for (std::uint32_t i = 0; i < tokens; ++i)
+        places.push_back({0, i});
+    Stream stream;
+    DevicePages pages(rows);
+    const auto device_qkv = DeviceBuffer<float>::upload(qkv);
+    const auto device_places = DeviceBuffer<RowPlace>::upload(places);
+    const auto angle_rows = DeviceBuffer<AngleRows>::upload(std::vector<AngleRows>(tokens));
+    rope_store({device_qkv.data(),
+                nullptr,
+                {},
+                {nullptr, nullptr, 1, 0},
+                device_places.data(),
+                angle_rows.data(),
+                pages.view,
+                tokens,
+                3 * rows.length,
+                1},
+               stream.get());
+    stream.synchronise();
+    rows.keys = pages.keys.download();
+    rows.values = pages.values.download();
+}
+
+}  // namespace
+
 TEST_CASE_METHOD(EmulatorFixture,
                  "a token that halves cannot hold has a key of NaNs, a value of zeros",
                  "[gpu][kernels]") {
@@ -122,26 +154,8 @@ TEST_CASE_METHOD(EmulatorFixture,
     qkv[2 * 3 * kLength + 2 * kLength + 1] = -INFINITY;
     qkv[3 * 3 * kLength + 2 * kLength + 1] = 65519;
     qkv[4 * 3 * kLength + 7] = INFINITY;  // a query, which nobody stores
+    store_on_device(rows, qkv);
     const std::vector<RowPlace> places{{0, 0}, {0, 1}, {0, 2}, {0, 3}, {0, 4}};
-    Stream stream;
-    DevicePages pages(rows);
-    const auto device_qkv = DeviceBuffer<float>::upload(qkv);
-    const auto device_places = DeviceBuffer<RowPlace>::upload(places);
-    const auto angle_rows = DeviceBuffer<AngleRows>::upload(std::vector<AngleRows>(kTokens));
-    const RopeStore p{device_qkv.data(),
-                      nullptr,
-                      {},
-                      {nullptr, nullptr, 1, 0},
-                      device_places.data(),
-                      angle_rows.data(),
-                      pages.view,
-                      kTokens,
-                      3 * kLength,
-                      1};
-    rope_store(p, stream.get());
-    stream.synchronise();
-    rows.keys = pages.keys.download();
-    rows.values = pages.values.download();
     const std::vector<float> keys = read_vectors(rows.host(), rows.keys.data(), places, 0);
     const std::vector<float> values = read_vectors(rows.host(), rows.values.data(), places, 0);
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -160,26 +174,7 @@ TEST_CASE_METHOD(EmulatorFixture, "in int8 the device stores the numbers and ste
     std::fill_n(qkv.begin() + 3 * kLength, 3 * kLength, 1e-32F);  // all become zeros
     qkv[2 * 3 * kLength + kLength + 7] = NAN;
     qkv[3 * 3 * kLength + 2 * kLength + 7] = -INFINITY;
-    std::vector<RowPlace> places;
-    for (std::uint32_t i = 0; i < kTokens; ++i)
-        places.push_back({0, i});
-    Stream stream;
-    DevicePages pages(rows);
-    const auto device_qkv = DeviceBuffer<float>::upload(qkv);
-    const auto device_places = DeviceBuffer<RowPlace>::upload(places);
-    const auto angle_rows = DeviceBuffer<AngleRows>::upload(std::vector<AngleRows>(kTokens));
-    rope_store({device_qkv.data(),
-                nullptr,
-                {},
-                {nullptr, nullptr, 1, 0},
-                device_places.data(),
-                angle_rows.data(),
-                pages.view,
-                kTokens,
-                3 * kLength,
-                1},
-               stream.get());
-    stream.synchronise();
+    store_on_device(rows, qkv);
 
     const std::size_t block = cpu::kv_block_bytes(cpu::KvType::int8, kLength, cpu::KvPart::keys);
     std::vector<std::byte> cpu_keys(block + 64), cpu_values(block + 64);
@@ -194,7 +189,7 @@ TEST_CASE_METHOD(EmulatorFixture, "in int8 the device stores the numbers and ste
         kernels.store_kv(kv, 0, i, key, key + kLength);
     }
     const std::size_t at = rows.page_table[0] * kv_block_bytes(KvForm::int8, kLength);
-    const std::vector<std::byte> keys = pages.keys.download(), values = pages.values.download();
+    const std::vector<std::byte>&keys = rows.keys, &values = rows.values;
     CHECK(std::memcmp(keys.data() + at, kv.k, kTokens * sizeof(float)) == 0);
     CHECK(std::memcmp(values.data() + at, kv.v, kTokens * sizeof(float)) == 0);
     const std::size_t numbers = kv_step_bytes(KvForm::int8);

@@ -112,6 +112,7 @@ void FakeBackend::wait(model::StepResult& result) {
     result.compute_ns =
         options_.step_ns + rows * options_.row_ns +
         (static_cast<std::int64_t>(plan.tokens.size()) - rows) * options_.prompt_token_ns;
+    result.sample_ns = rows * options_.row_ns / 4;
     if (options_.spend) options_.spend(result.compute_ns);
     if (options_.fail_step && options_.fail_step()) {
         throw model::BackendError("the fake device was lost");
