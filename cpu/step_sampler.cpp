@@ -1,6 +1,7 @@
 #include "cpu/step_sampler.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -62,11 +63,14 @@ void StepSampler::run(const model::StepPlan& plan, const RowBatch& batch, SlotTa
     for (std::uint32_t begin = 0; begin < rows; begin += limits_.score_rows_max) {
         const std::uint32_t end = std::min(begin + limits_.score_rows_max, rows);
         forward_.score(std::span(rows_).subspan(begin, end - begin), scores_of(0).data());
+        const auto scored = std::chrono::steady_clock::now();
         plan_shares(begin, end);
         threads_.run(static_cast<std::uint32_t>(shares_.size()), [&](std::uint32_t share,
                                                                      std::uint32_t worker) {
             draw_share(shares_[share], begin, plan, batch, slots, scratch_[worker], result);
         });
+        result.sample_ns +=
+            std::chrono::nanoseconds{std::chrono::steady_clock::now() - scored}.count();
     }
 }
 

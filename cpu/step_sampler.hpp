@@ -33,7 +33,7 @@ class StepSampler {
         Forward& forward, ComputeThreads& threads, const Limits& limits,
         std::vector<model::TokenId> end_tokens);
 
-    // Fills `result` but for its step and time. Slots remember what they drew.
+    // Fills `result` but for its step and the time of all. Slots remember what they drew.
     void run(const model::StepPlan& plan, const RowBatch& batch, SlotTable& slots,
              model::StepResult& result);
 

@@ -52,6 +52,14 @@ TEST_CASE("a steady step allocates nothing", "[cpu][backend]") {
     CHECK(result.sampled.size() == kSlots);
     CHECK(result.sample_ns > 0);  // a part of all
     CHECK(result.sample_ns < result.compute_ns);
+
+    plan.clear();  // a step without draws has no such part
+    plan.sequences.push_back({0, 15, 0, 1, 0, 0});
+    plan.tokens.push_back(model::kDrawnToken);
+    backend->submit(plan);
+    backend->wait(result);
+    CHECK(result.sample_ns == 0);
+    CHECK(result.compute_ns > 0);
 }
 
 TEST_CASE("two steps may be outstanding, the second fed by what the first draws",
