@@ -159,7 +159,9 @@ Transport::executor_type Transport::get_executor() const {
 std::string Transport::address() const {
     ErrorCode error;
     const auto peer = link_->socket().remote_endpoint(error);
-    return error ? std::string() : peer.address().to_string();
+    const int family = peer.data()->sa_family;
+    if (error || (family != AF_INET && family != AF_INET6)) return {};
+    return peer.address().to_string();
 }
 
 bool Transport::is_open() const {

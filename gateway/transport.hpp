@@ -54,7 +54,7 @@ class Transport {
     ~Transport();
 
     [[nodiscard]] executor_type get_executor() const;
-    // The peer's, without port; empty where it is gone already.
+    // The peer's, without port; empty where it has none or is gone already.
     [[nodiscard]] std::string address() const;
     // False once it was closed, or has been moved from.
     [[nodiscard]] bool is_open() const;

@@ -1,9 +1,12 @@
 // Any bytes on a socket, a byte 0xFF between what is written apart: HTTP requests with their
 // framing, a WebSocket's handshake and frames. The connection ends when the client has said all, at
 // the latest by its timeouts, nothing of it is left behind, and what was answered begins as HTTP
-// does. A real socket and a real connection, on one thread.
+// does. A real connection on one thread, over a pair of connected sockets without ports: those of
+// TCP would wait for a minute each behind their end, and a fast run would use up the machine's.
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/connect_pair.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,6 +20,7 @@ namespace {
 
 using namespace troupe;
 using boost::asio::ip::tcp;
+using boost::asio::local::stream_protocol;
 
 constexpr char kPause = '\xFF';
 constexpr std::size_t kReplyBytesMax = std::size_t{4} << 20;
@@ -24,11 +28,11 @@ constexpr std::size_t kReplyBytesMax = std::size_t{4} << 20;
 class Play {
  public:
     explicit Play(std::string_view bytes) : left_(bytes) {
-        boost::asio::ip::tcp::acceptor acceptor(io_.executor(),
-                                                {boost::asio::ip::address_v4::loopback(), 0});
-        client_.connect(acceptor.local_endpoint());
+        stream_protocol::socket served(io_.executor());
+        boost::asio::local::connect_pair(client_, served);
         client_.non_blocking(true);
-        gateway::serve_connection(acceptor.accept(), context_);
+        gateway::serve_connection(tcp::socket(io_.executor(), tcp::v4(), served.release()),
+                                  context_);
     }
 
     void run() {
@@ -61,7 +65,7 @@ class Play {
         left_.remove_prefix(error ? left_.size() : sent);
         if (left_.starts_with(kPause)) left_.remove_prefix(1);
         if (!left_.empty()) return true;
-        client_.shutdown(tcp::socket::shutdown_send, error);
+        client_.shutdown(stream_protocol::socket::shutdown_send, error);
         return has_finished_ = true;
     }
     bool hear() {
@@ -99,7 +103,7 @@ class Play {
                                     .metrics = metrics_,
                                     .loading = loading_,
                                     .serving = &serving_};
-    tcp::socket client_{io_.executor()};
+    stream_protocol::socket client_{io_.executor()};
     std::string_view left_;
     std::string reply_;
     bool has_finished_ = false;
