@@ -156,6 +156,13 @@ def test_headers_have_a_limit_and_so_has_their_number(toy):
     assert statuses(exchange(toy, long)) == [414]
 
 
+@pytest.mark.parametrize("begin, goes_on", [
+    (b"1;", b"x"), (b"1\r\na\r\n1;", b"x"), (b"0\r\nX: ", b"y"), (b"0\r\n", b"X: y\r\n")],
+    ids=["a chunk's line", "a later one", "a trailer", "trailers"])
+def test_what_stands_between_chunks_has_a_limit(toy, begin, goes_on):
+    assert statuses(exchange(toy, request(CHUNKED), begin, goes_on * 100_000)) == [431]
+
+
 def test_what_expects_100_continue_gets_it_or_the_refusal(toy):
     expect = b"Expect: 100-continue"
     with connect(toy) as raw:
