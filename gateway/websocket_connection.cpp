@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/asio/bind_cancellation_slot.hpp>
+#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket.hpp>
 
@@ -47,6 +50,7 @@ class WebSocketConnection final : public Connection,
     }
 
     asio::awaitable<void> run() {
+        co_await asio::this_coro::throw_if_cancelled(false);
         if (!co_await handshake()) co_return;
         if (refused_credentials_) {
             co_await refuse_credentials();
@@ -73,6 +77,7 @@ class WebSocketConnection final : public Connection,
             context_.metrics.slow_client_closed();
             return abort();
         }
+        if (closes_since_ && now - *closes_since_ > settings.handshake_timeout) return abort();
         if (closing_) return;
         if (!client_.authenticated && now - opened_ > settings.auth_timeout)
             return close({kAuthTimeout, "no troupe:auth came in time"});
@@ -104,7 +109,16 @@ class WebSocketConnection final : public Connection,
         wake_writer();
     }
 
-    void abort() override { socket_.next_layer().close(); }
+    // Beast has cases in which a read waits for a close and that for the read, where closing the
+    // socket wakes up neither: a malformed frame right behind the message that we close for.
+    void abort() override {
+        const auto self = shared_from_this();
+        socket_.next_layer().close();
+        end_reader_.emit(asio::cancellation_type::terminal);
+        end_writer_.emit(asio::cancellation_type::terminal);
+    }
+
+    asio::cancellation_slot ended_by() { return end_reader_.slot(); }
 
  private:
     asio::awaitable<bool> handshake() {
@@ -257,12 +271,15 @@ class WebSocketConnection final : public Connection,
         if (gone_ || !stream_) return;
         has_writer_ = true;
         auto writing = write_frames();
-        asio::co_spawn(socket_.get_executor(), std::move(writing),
-                       [self = shared_from_this()](const std::exception_ptr&) {});
+        asio::co_spawn(
+            socket_.get_executor(), std::move(writing),
+            asio::bind_cancellation_slot(
+                end_writer_.slot(), [self = shared_from_this()](const std::exception_ptr&) {}));
     }
 
     // One write in flight; everything that is pending by then becomes the next frame.
     asio::awaitable<void> write_frames() {
+        co_await asio::this_coro::throw_if_cancelled(false);
         socket_.text(true);
         std::string frame;
         while (!gone_) {
@@ -275,6 +292,7 @@ class WebSocketConnection final : public Connection,
                 writing_ = false;
                 if (error) co_return;
             } else if (closing_) {
+                closes_since_ = context_.clock.now();
                 co_await socket_.async_close(reason_of(*closing_), as_tuple_awaitable);
                 co_return;
             } else {
@@ -307,6 +325,9 @@ class WebSocketConnection final : public Connection,
     Wakeup output_ready_;
     std::optional<ClientStream> stream_;
     std::optional<Close> closing_;
+    std::optional<runtime::TimePoint> closes_since_;  // has the close frame been on its way
+    asio::cancellation_signal end_reader_;
+    asio::cancellation_signal end_writer_;
     std::optional<std::uint64_t> account_;
     const runtime::TimePoint opened_;
     runtime::TimePoint last_message_;
@@ -328,7 +349,8 @@ void serve_websocket(SocketUpgrade upgrade, ServerContext& context) {
     auto executor = upgrade.stream.get_executor();
     auto connection = std::make_shared<WebSocketConnection>(std::move(upgrade), context);
     context.connections.emplace(connection.get(), connection);
-    spawn_connection(executor, std::move(connection));
+    const auto slot = connection->ended_by();
+    spawn_connection(executor, std::move(connection), slot);
 }
 
 }  // namespace troupe::gateway

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 import pytest
 
@@ -92,6 +93,18 @@ def test_a_binary_message_closes_1003(toy):
         with RawWebSocket(toy) as client:
             client.send(what)
             assert client.closed_with() == 1003
+
+
+def test_a_malformed_frame_behind_one_that_is_refused_leaves_nothing_behind(toy):
+    before = toy.metrics()["troupe_connections"]
+    for _ in range(3):
+        with RawWebSocket(toy) as client:
+            client.send(frame(BINARY, b"a") + frame(0xB, b"b", reserved=2) + b"more")
+            assert client.receive()[0] == CLOSE
+    deadline = time.monotonic() + 30
+    while toy.metrics()["troupe_connections"] > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1003, 1007, 1011, 3000, 4000, 4999])
