@@ -68,7 +68,7 @@ class HttpConnection final : public Connection,
         context_.metrics.connection_opened();
     }
     ~HttpConnection() override {
-        context_.connections.erase(this);
+        context_.connections.remove(*this);
         context_.metrics.connection_closed();
     }
 
@@ -76,16 +76,9 @@ class HttpConnection final : public Connection,
         return exchange_ ? exchange_->pending_bytes() : 0;
     }
 
-    void tick(runtime::TimePoint now) override {
-        if (deadline_ == runtime::TimePoint::max()) return;
-        if (exchange_ && stream_.queued_bytes() != queued_bytes_) {  // it takes some of a write
-            queued_bytes_ = stream_.queued_bytes();
-            give(context_.settings.write_timeout);
-        }
-        if (now <= deadline_) return;
-        if (exchange_) context_.metrics.slow_client_closed();
-        wait_for_ever();
-        abort();
+    runtime::TimePoint tick(runtime::TimePoint now) override {
+        check_deadline(now);
+        return now + context_.settings.look_interval;
     }
     void keys_changed() override {}  // every request shows its key anew
     void drain() override {
@@ -94,7 +87,8 @@ class HttpConnection final : public Connection,
     void abort() override { stream_.close(); }
 
     asio::awaitable<void> run() {
-        context_.connections.emplace(this, weak_from_this());
+        context_.connections.add(shared_from_this(),
+                                 context_.clock.now() + context_.settings.look_interval);
         auto patience = context_.settings.handshake_timeout;
         give(patience);
         bool keep_alive = !co_await stream_.handshake();
@@ -112,6 +106,17 @@ class HttpConnection final : public Connection,
     }
 
  private:
+    void check_deadline(runtime::TimePoint now) {
+        if (deadline_ == runtime::TimePoint::max()) return;
+        if (exchange_ && stream_.queued_bytes() != queued_bytes_) {  // it takes some of a write
+            queued_bytes_ = stream_.queued_bytes();
+            give(context_.settings.write_timeout);
+        }
+        if (now <= deadline_) return;
+        if (exchange_) context_.metrics.slow_client_closed();
+        wait_for_ever();
+        abort();
+    }
     // What is at work now has this long; tick() ends it.
     void give(std::chrono::seconds time) { deadline_ = context_.clock.now() + time; }
     void wait_for_ever() { deadline_ = runtime::TimePoint::max(); }
@@ -138,7 +143,7 @@ class HttpConnection final : public Connection,
                 co_await http::async_write(stream_, go_on, as_tuple_awaitable);
             }
             give(context_.settings.body_timeout);
-            error = co_await read_body();
+            if (!parser_->is_done()) error = co_await read_body();
         }
         if (error) co_await explain_read_error(error);
         wait_for_ever();
@@ -318,7 +323,7 @@ class HttpConnection final : public Connection,
             co_return co_await send(refusal(r->status, r->code, r->message), false);
         SocketUpgrade next{std::move(stream_), parser_->release(), client,
                            judgement.refusal.has_value()};
-        context_.connections.erase(this);
+        context_.connections.remove(*this);
         serve_websocket(std::move(next), context_);
         co_return false;
     }

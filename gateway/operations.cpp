@@ -115,8 +115,8 @@ std::vector<MetricsSources::KeyTokens> tokens_of_keys(const ServerContext& conte
 // Who is served how much is no other key's business.
 HttpReply metrics(const Client& client, const ServerContext& context) {
     MetricsSources sources;
-    for (const auto& entry : context.connections)
-        sources.unread_bytes += entry.first->unread_bytes();
+    context.connections.for_each(
+        [&](const Connection& c) { sources.unread_bytes += c.unread_bytes(); });
     if (context.serving != nullptr) {
         sources.engine = &context.serving->stats;
         sources.resumes = context.serving->hub.live().joined();

@@ -19,8 +19,7 @@ using asio::ip::tcp;
 namespace {
 
 constexpr std::chrono::milliseconds kSweepPause{50};
-constexpr std::size_t kSweepsASecond = 20;
-constexpr std::size_t kSweptAtOnce = 200;
+constexpr std::size_t kLooksAtOnce = 200;
 
 }  // namespace
 
@@ -92,51 +91,29 @@ class Server::Impl {
         }
     }
 
-    // Every connection is looked at once a second; of many some at a time, so that no stream waits
-    // for the look at all of them.
+    // With many connections more often than each wants to be looked at, so that no stream waits for
+    // the look at all of them.
     asio::awaitable<void> sweep_loop() {
         while (!stopped_) {
-            const bool often = context_.draining || context_.connections.size() > kSweptAtOnce;
-            sweep_timer_.expires_after(often ? kSweepPause : std::chrono::milliseconds(1000));
+            const bool often = context_.draining || context_.connections.size() > kLooksAtOnce;
+            sweep_timer_.expires_after(often ? kSweepPause : settings_.look_interval);
             co_await sweep_timer_.async_wait(as_tuple_awaitable);
             const auto now = io_.now();
-            if (!context_.draining) {
-                sweep_some(now);
-                continue;
+            if (context_.draining) {
+                context_.connections.for_each([&](Connection& c) { c.tick(now); });
+            } else {
+                context_.connections.tick(now, kLooksAtOnce);
             }
-            for_each_connection([&](Connection& c) { c.tick(now); });
-            if (serving_) serving_->hub.tick(now);
+            if (serving_ && now >= hub_tick_at_) {
+                hub_tick_at_ = now + settings_.look_interval;
+                serving_->hub.tick(now);
+            }
             tell_if_drained();
-        }
-    }
-
-    void sweep_some(runtime::TimePoint now) {
-        if (to_sweep_.empty()) {
-            for (const auto& entry : context_.connections)
-                to_sweep_.push_back(entry.second);
-            const std::size_t count = to_sweep_.size();
-            swept_at_once_ = count > kSweptAtOnce ? count / kSweepsASecond + 1 : count;
-            if (serving_) serving_->hub.tick(now);
-        }
-        for (std::size_t left = swept_at_once_; left > 0 && !to_sweep_.empty(); --left) {
-            const auto connection = to_sweep_.back().lock();
-            to_sweep_.pop_back();
-            if (connection) connection->tick(now);
         }
     }
 
     void tell_if_drained() {
         if (drained_ && context_.connections.empty()) std::exchange(drained_, nullptr)();
-    }
-
-    // Connections may go while they are visited, so each is held for its turn.
-    template <class Visit>
-    void for_each_connection(Visit visit) {
-        visited_.clear();
-        for (const auto& entry : context_.connections)
-            visited_.push_back(entry.second);
-        for (const auto& weak : visited_)
-            if (const auto connection = weak.lock()) visit(*connection);
     }
 
     runtime::Lane& io_;
@@ -149,9 +126,7 @@ class Server::Impl {
     tcp::acceptor acceptor_;
     tcp::endpoint local_;
     asio::steady_timer sweep_timer_;
-    std::vector<std::weak_ptr<Connection>> visited_;
-    std::vector<std::weak_ptr<Connection>> to_sweep_;  // before all have been looked at
-    std::size_t swept_at_once_ = 0;
+    runtime::TimePoint hub_tick_at_{};
     bool stopped_ = false;
 };
 
@@ -191,7 +166,7 @@ void Server::ready(const Serving& serving) {
 void Server::replace_keys(KeyRing keys) {
     asio::post(impl_->io_.executor(), [this, keys = std::move(keys)]() mutable {
         impl_->settings_.keys = std::move(keys);
-        impl_->for_each_connection([](Connection& c) { c.keys_changed(); });
+        impl_->context_.connections.for_each([](Connection& c) { c.keys_changed(); });
     });
 }
 
@@ -206,7 +181,7 @@ void Server::drain(std::function<void()> drained) {
         impl_->drained_ = std::move(drained);
         boost::system::error_code ignored;
         impl_->acceptor_.close(ignored);
-        impl_->for_each_connection([](Connection& c) { c.drain(); });
+        impl_->context_.connections.for_each([](Connection& c) { c.drain(); });
         impl_->tell_if_drained();
     });
 }
@@ -218,7 +193,7 @@ void Server::stop() {
         boost::system::error_code ignored;
         impl_->acceptor_.close(ignored);
         impl_->sweep_timer_.cancel();
-        impl_->for_each_connection([](Connection& c) { c.abort(); });
+        impl_->context_.connections.for_each([](Connection& c) { c.abort(); });
     });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "actors/hub.hpp"
 #include "gateway/access.hpp"
 #include "gateway/client_stream.hpp"
+#include "gateway/connection_table.hpp"
 #include "gateway/ephemeral_keys.hpp"
 #include "gateway/metrics.hpp"
 #include "gateway/served_model.hpp"
@@ -50,26 +52,7 @@ struct ServerSettings {
     std::chrono::seconds goodbye_timeout{2};
     std::chrono::seconds heartbeat{20};
     std::chrono::seconds sse_comment_interval{15};
-};
-
-// One open socket, as the table knows it.
-class Connection {
- public:
-    Connection() = default;
-    Connection(const Connection&) = delete;
-    Connection& operator=(const Connection&) = delete;
-    virtual ~Connection() = default;
-
-    // Bytes of answers that wait for the client to read.
-    [[nodiscard]] virtual std::size_t unread_bytes() const = 0;
-    // Once a second: timeouts.
-    virtual void tick(runtime::TimePoint now) = 0;
-    // The keys have changed: a socket whose own is gone closes.
-    virtual void keys_changed() = 0;
-    // The server goes down: finish what runs, then close.
-    virtual void drain() = 0;
-    // Now.
-    virtual void abort() = 0;
+    std::chrono::seconds look_interval{1};  // at what is at work
 };
 
 // What there is once the model is loaded.
@@ -89,8 +72,16 @@ struct ServerContext {
     EphemeralKeys ephemeral_keys{};
     const Serving* serving = nullptr;  // null while the model loads
     bool draining = false;
-    std::unordered_map<Connection*, std::weak_ptr<Connection>> connections{};
+    ConnectionTable connections{};
     std::unordered_map<std::uint64_t, std::uint32_t> sockets_of_principal{};
+    double head_start = 0;  // of the last WebSocket, in heartbeats
+
+    // Up to half a heartbeat, by which a new WebSocket's first ping comes sooner: thousands that
+    // were opened at once are not pinged at once. Steps of the golden ratio lie evenly.
+    runtime::Duration next_head_start() {
+        head_start = std::fmod(head_start + 0.618033988749895, 1.0);
+        return std::chrono::duration_cast<runtime::Duration>(head_start / 2 * settings.heartbeat);
+    }
 };
 
 // Whom a request comes from, once Host, Origin and keys are judged.

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/bind_cancellation_slot.hpp>
-#include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/this_coro.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket.hpp>
 
@@ -34,23 +32,23 @@ class WebSocketConnection final : public Connection,
  public:
     WebSocketConnection(SocketUpgrade upgrade, ServerContext& context)
         : context_(context),
-          socket_(std::move(upgrade.stream)),
+          socket_(std::in_place, std::move(upgrade.stream)),
           request_(std::move(upgrade.request)),
           client_(upgrade.client),
           refused_credentials_(upgrade.refused_credentials),
           opened_(context.clock.now()),
           last_message_(opened_),
+          heard_at_(opened_ - context.next_head_start()),
           taken_at_(opened_) {
         context_.metrics.connection_opened();
     }
     ~WebSocketConnection() override {
-        context_.connections.erase(this);
+        context_.connections.remove(*this);
         leave_account();
         context_.metrics.connection_closed();
     }
 
     asio::awaitable<void> run() {
-        co_await asio::this_coro::throw_if_cancelled(false);
         if (!co_await handshake()) co_return;
         if (refused_credentials_) {
             co_await refuse_credentials();
@@ -61,38 +59,24 @@ class WebSocketConnection final : public Connection,
         if (!room) close({kTooMany, "too many connections of one client"});
         wake_writer();
         co_await read_messages();
-        gone_ = true;
-        stream_->on_disconnect();
-        output_ready_.notify();
+        leave();
     }
 
     [[nodiscard]] std::size_t unread_bytes() const override {
         return stream_ ? stream_->pending_bytes() : 0;
     }
 
-    void tick(runtime::TimePoint now) override {
-        if (!stream_) return;
+    runtime::TimePoint tick(runtime::TimePoint now) override {
+        check_times(now);
+        return next_look(now);
+    }
+    // An idle one is left alone until its time is over.
+    runtime::TimePoint next_look(runtime::TimePoint now) const {
         const auto& settings = context_.settings;
-        if (writing_ && !takes_anything(now)) {
-            context_.metrics.slow_client_closed();
-            return abort();
-        }
-        if (closes_since_ && now - *closes_since_ > settings.handshake_timeout) return abort();
-        if (closing_) return;
-        if (!client_.authenticated && now - opened_ > settings.auth_timeout)
-            return close({kAuthTimeout, "no troupe:auth came in time"});
-        if (unread_bytes() > settings.pending_bytes_max) {
-            context_.metrics.slow_client_closed();
-            leaves_unread_ = true;
-            return close({websocket::close_code::try_again_later, "the client reads too slowly"});
-        }
-        if (!stream_->idle()) return;
-        if (draining_)
-            return close({websocket::close_code::service_restart, "the server restarts"});
-        if (now - opened_ > settings.life_max)
-            return close({websocket::close_code::going_away, "connections last an hour at most"});
-        if (now - last_message_ > settings.idle_timeout)
-            close({websocket::close_code::going_away, "nothing happened for ten minutes"});
+        const auto soon = now + settings.look_interval;
+        if (has_writer_ || !client_.authenticated) return soon;
+        return std::max(soon, std::min({opened_ + settings.life_max,
+                                        last_message_ + settings.idle_timeout, next_heartbeat()}));
     }
 
     void keys_changed() override {
@@ -105,50 +89,98 @@ class WebSocketConnection final : public Connection,
     void drain() override {
         draining_ = true;
         if (stream_) stream_->drain();
-        tick(context_.clock.now());
+        check_times(context_.clock.now());
         wake_writer();
     }
 
-    // Beast has cases in which a read waits for a close and that for the read, where closing the
-    // socket wakes up neither: a malformed frame right behind the message that we close for.
+    // Closing the socket ends what is at work on it. But Beast has cases in which a read waits for
+    // a close and that for the read, such as a malformed frame right behind a message for which we
+    // close. These end with the stream alone.
     void abort() override {
-        const auto self = shared_from_this();
-        socket_.next_layer().close();
-        end_reader_.emit(asio::cancellation_type::terminal);
-        end_writer_.emit(asio::cancellation_type::terminal);
+        if (!socket_) return;
+        socket_->next_layer().close();
+        asio::post(socket_->get_executor(), [self = shared_from_this()] {
+            self->leave();
+            self->socket_.reset();
+        });
     }
 
-    asio::cancellation_slot ended_by() { return end_reader_.slot(); }
-
  private:
+    void leave() {
+        if (std::exchange(gone_, true)) return;
+        if (stream_) stream_->on_disconnect();
+        output_ready_.notify();
+    }
+
+    void check_times(runtime::TimePoint now) {
+        if (!stream_ || !socket_) return;
+        const auto& settings = context_.settings;
+        if (writing_ && !takes_anything(now)) {
+            context_.metrics.slow_client_closed();
+            return abort();
+        }
+        if (closes_since_ && now - *closes_since_ > settings.handshake_timeout) return abort();
+        if (closing_) return;
+        if (!client_.authenticated && now - opened_ > settings.auth_timeout)
+            return close({kAuthTimeout, "no troupe:auth came in time"});
+        if (has_writer_ && unread_bytes() > settings.pending_bytes_max) {
+            context_.metrics.slow_client_closed();
+            leaves_unread_ = true;
+            return close({websocket::close_code::try_again_later, "the client reads too slowly"});
+        }
+        check_heartbeat(now);
+        if (has_writer_ && !stream_->idle()) return;
+        if (draining_)
+            return close({websocket::close_code::service_restart, "the server restarts"});
+        if (now - opened_ >= settings.life_max)
+            return close({websocket::close_code::going_away, "connections last an hour at most"});
+        if (now - last_message_ >= settings.idle_timeout)
+            close({websocket::close_code::going_away, "nothing happened for ten minutes"});
+    }
+
+    // Who has not been heard for a while is pinged, and given up when nothing comes of it.
+    void check_heartbeat(runtime::TimePoint now) {
+        if (now < next_heartbeat()) return;
+        if (pinged_at_) return abort();
+        pinged_at_ = now;
+        socket_->async_ping({}, [self = shared_from_this()](const boost::system::error_code&) {});
+    }
+    runtime::TimePoint next_heartbeat() const {
+        return pinged_at_.value_or(heard_at_) + context_.settings.heartbeat;
+    }
+    void hear() {
+        heard_at_ = context_.clock.now();
+        pinged_at_.reset();
+    }
+
     asio::awaitable<bool> handshake() {
         const auto& settings = context_.settings;
         websocket::stream_base::timeout timeout{};
         timeout.handshake_timeout = settings.handshake_timeout;
-        timeout.idle_timeout = 2 * settings.heartbeat;  // Beast pings at half of it
-        timeout.keep_alive_pings = true;
-        socket_.set_option(timeout);
+        timeout.idle_timeout = websocket::stream_base::none();
+        socket_->set_option(timeout);
+        socket_->control_callback([this](websocket::frame_type, beast::string_view) { hear(); });
         websocket::permessage_deflate no_deflate;
         no_deflate.server_enable = false;
-        socket_.set_option(no_deflate);
+        socket_->set_option(no_deflate);
         const auto limit = client_.authenticated
                                ? context_.serving->model.limits.message_bytes_max
                                : context_.serving->model.limits.unauthenticated_bytes_max;
-        socket_.read_message_max(limit);
-        socket_.auto_fragment(false);
-        socket_.write_buffer_bytes(4096);
+        socket_->read_message_max(limit);
+        socket_->auto_fragment(false);
+        socket_->write_buffer_bytes(4096);
         const auto offered = request_[beast::http::field::sec_websocket_protocol];
         const std::string chosen(chosen_subprotocol({offered.data(), offered.size()}));
         troupe_protocol_ = chosen == "troupe.v1";
-        socket_.set_option(
+        socket_->set_option(
             websocket::stream_base::decorator([chosen](websocket::response_type& response) {
                 response.set(beast::http::field::server, "troupe");
                 if (!chosen.empty())
                     response.set(beast::http::field::sec_websocket_protocol, chosen);
             }));
-        const auto [error] = co_await socket_.async_accept(request_, as_tuple_awaitable);
+        const auto [error] = co_await socket_->async_accept(request_, as_tuple_awaitable);
         request_ = {};
-        co_return !error;
+        co_return !error && !gone_;
     }
 
     // A page cannot read the status of a refused handshake; it can read this.
@@ -162,9 +194,10 @@ class WebSocketConnection final : public Connection,
         // Named, because GCC 12 destroys a braced temporary twice when it stands in a co_await.
         const websocket::close_reason reason(static_cast<websocket::close_code>(kAuthRefused),
                                              "invalid API key");
-        socket_.text(true);
-        co_await socket_.async_write(asio::buffer(message), as_tuple_awaitable);
-        co_await socket_.async_close(reason, as_tuple_awaitable);
+        socket_->text(true);
+        co_await socket_->async_write(asio::buffer(message), as_tuple_awaitable);
+        if (gone_) co_return;
+        co_await socket_->async_close(reason, as_tuple_awaitable);
     }
 
     void make_stream() {
@@ -187,7 +220,7 @@ class WebSocketConnection final : public Connection,
         if (!client) return std::nullopt;
         leave_account();
         client_ = *client;
-        socket_.read_message_max(context_.serving->model.limits.message_bytes_max);
+        socket_->read_message_max(context_.serving->model.limits.message_bytes_max);
         if (!join_account()) close({kTooMany, "too many connections of one client"});
         check_model();
         return client_.principal;
@@ -200,7 +233,7 @@ class WebSocketConnection final : public Connection,
 
     // Whether the client has taken some of what is being written within the write timeout.
     bool takes_anything(runtime::TimePoint now) {
-        if (const auto queued = socket_.next_layer().queued_bytes(); queued != queued_bytes_) {
+        if (const auto queued = socket_->next_layer().queued_bytes(); queued != queued_bytes_) {
             queued_bytes_ = queued;
             taken_at_ = now;
         }
@@ -222,6 +255,15 @@ class WebSocketConnection final : public Connection,
         account_.reset();
     }
 
+    // Awaits what `start` starts. Beast's own awaitables would each own the stream; these end with
+    // it.
+    template <class... Values, class Start>
+    auto on_socket(Start start) {
+        return asio::async_initiate<decltype(as_tuple_awaitable),
+                                    void(boost::system::error_code, Values...)>(
+            [this, start](auto done) { start(*socket_, std::move(done)); }, as_tuple_awaitable);
+    }
+
     asio::awaitable<void> read_messages() {
         while (true) {
             // Waits with room for the first bytes only: Beast would hold 1,536 for each idle
@@ -230,12 +272,15 @@ class WebSocketConnection final : public Connection,
             std::size_t most = kFirstReadBytes;
             do {
                 const auto [error, n] =
-                    co_await socket_.async_read_some(buffer, most, as_tuple_awaitable);
-                if (error) co_return;
+                    co_await on_socket<std::size_t>([&](auto& socket, auto done) {
+                        socket.async_read_some(buffer, most, std::move(done));
+                    });
+                if (error || gone_) co_return;
+                hear();
                 most = 0;  // as Beast likes
-            } while (!socket_.is_message_done());
+            } while (!socket_->is_message_done());
             if (closing_) continue;
-            if (!socket_.got_text()) {
+            if (!socket_->got_text()) {
                 close({websocket::close_code::unknown_data, "messages are text, not binary"});
             } else if (!take_message_permit()) {
                 close({kTooMany, fmt::format("more than {} messages a minute",
@@ -270,17 +315,15 @@ class WebSocketConnection final : public Connection,
         if (has_writer_) return output_ready_.notify();
         if (gone_ || !stream_) return;
         has_writer_ = true;
+        context_.connections.look(*this, context_.clock.now() + context_.settings.look_interval);
         auto writing = write_frames();
-        asio::co_spawn(
-            socket_.get_executor(), std::move(writing),
-            asio::bind_cancellation_slot(
-                end_writer_.slot(), [self = shared_from_this()](const std::exception_ptr&) {}));
+        asio::co_spawn(socket_->get_executor(), std::move(writing),
+                       [self = shared_from_this()](const std::exception_ptr&) {});
     }
 
     // One write in flight; everything that is pending by then becomes the next frame.
     asio::awaitable<void> write_frames() {
-        co_await asio::this_coro::throw_if_cancelled(false);
-        socket_.text(true);
+        socket_->text(true);
         std::string frame;
         while (!gone_) {
             frame.clear();
@@ -288,15 +331,19 @@ class WebSocketConnection final : public Connection,
                 writing_ = true;
                 taken_at_ = context_.clock.now();
                 const auto [error, n] =
-                    co_await socket_.async_write(asio::buffer(frame), as_tuple_awaitable);
+                    co_await on_socket<std::size_t>([&](auto& socket, auto done) {
+                        socket.async_write(asio::buffer(frame), std::move(done));
+                    });
                 writing_ = false;
                 if (error) co_return;
             } else if (closing_) {
                 closes_since_ = context_.clock.now();
-                co_await socket_.async_close(reason_of(*closing_), as_tuple_awaitable);
+                co_await on_socket<>([&](auto& socket, auto done) {
+                    socket.async_close(reason_of(*closing_), std::move(done));
+                });
                 co_return;
             } else {
-                if (draining_) tick(context_.clock.now());
+                if (draining_) check_times(context_.clock.now());
                 if (closing_) continue;
                 if (stream_->idle()) {
                     has_writer_ = false;
@@ -318,19 +365,19 @@ class WebSocketConnection final : public Connection,
     }
 
     ServerContext& context_;
-    websocket::stream<Transport> socket_;
+    std::optional<websocket::stream<Transport>> socket_;  // until it is aborted
     beast::http::request<beast::http::string_body> request_;
     Client client_;
     const bool refused_credentials_;
     Wakeup output_ready_;
     std::optional<ClientStream> stream_;
     std::optional<Close> closing_;
-    std::optional<runtime::TimePoint> closes_since_;  // has the close frame been on its way
-    asio::cancellation_signal end_reader_;
-    asio::cancellation_signal end_writer_;
+    std::optional<runtime::TimePoint> closes_since_;  // when the close frame was sent
     std::optional<std::uint64_t> account_;
     const runtime::TimePoint opened_;
     runtime::TimePoint last_message_;
+    runtime::TimePoint heard_at_;                  // and be it a pong
+    std::optional<runtime::TimePoint> pinged_at_;  // where it has not been heard since
     runtime::TimePoint taken_at_;   // when the client last took some of what is being written
     std::size_t queued_bytes_ = 0;  // by then
     runtime::TimePoint permits_at_{};
@@ -340,7 +387,7 @@ class WebSocketConnection final : public Connection,
     bool leaves_unread_ = false;  // cut off for being slow: what it has not read, it may resume
     bool has_writer_ = false;     // stays where nothing can be written any more
     bool draining_ = false;
-    bool gone_ = false;
+    bool gone_ = false;  // then socket_ may be, too
 };
 
 }  // namespace
@@ -348,9 +395,8 @@ class WebSocketConnection final : public Connection,
 void serve_websocket(SocketUpgrade upgrade, ServerContext& context) {
     auto executor = upgrade.stream.get_executor();
     auto connection = std::make_shared<WebSocketConnection>(std::move(upgrade), context);
-    context.connections.emplace(connection.get(), connection);
-    const auto slot = connection->ended_by();
-    spawn_connection(executor, std::move(connection), slot);
+    context.connections.add(connection, connection->next_look(context.clock.now()));
+    spawn_connection(executor, std::move(connection));
 }
 
 }  // namespace troupe::gateway

@@ -145,6 +145,33 @@ def test_a_ping_is_answered_at_once_even_within_a_message(toy):
         assert pong_of(client) == "whole"
 
 
+def frames_within(client, seconds, answers):
+    """The opcodes that come, and whether the server has closed the connection by then."""
+    deadline, came = time.monotonic() + seconds, []
+    client.socket.settimeout(0.1)
+    while time.monotonic() < deadline:
+        try:
+            opcode, payload = client.receive()
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return came, True
+        came.append(opcode)
+        if answers:
+            client.send(frame(PONG, payload))
+    return came, False
+
+
+def test_a_silent_client_is_pinged_and_given_up_where_nothing_comes_of_it():
+    server = Server("--heartbeat-seconds", "1", model="toy")
+    with RawWebSocket(server) as client:
+        assert frames_within(client, 30, answers=False) == ([PING], True)
+    with RawWebSocket(server) as client:
+        came, closed = frames_within(client, 6, answers=True)
+        assert set(came) == {PING} and len(came) >= 2 and not closed
+    assert server.stop() == 0
+
+
 def test_a_message_may_come_in_any_pieces(toy):
     message = ping_event("Grüße, 世界 🌍").encode()
     with RawWebSocket(toy) as client:

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "gateway/http_connection.hpp"
 #include "runtime/thread.hpp"
@@ -81,11 +80,7 @@ class Play {
         if (has_finished_) hub_.end_the_rest();
         hub_.clock.advance_by(std::chrono::seconds(1));
         hub_.hub.tick(hub_.clock.now());
-        std::vector<std::shared_ptr<gateway::Connection>> open;
-        for (const auto& [key, connection] : context_.connections)
-            if (auto kept = connection.lock()) open.push_back(std::move(kept));
-        for (const auto& connection : open)
-            connection->tick(hub_.clock.now());
+        context_.connections.tick(hub_.clock.now(), context_.connections.size());
     }
 
     test::AnsweringHub hub_;

@@ -21,8 +21,9 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::uint32_t kTokensTogether = 8;      // that travel in one frame, in the second run
-constexpr std::uint32_t kTokensBefore = 50;       // warm caches and allocators up
+constexpr std::uint32_t kTokensTogether = 8;   // that travel in one frame, in the second run
+constexpr std::uint32_t kTokensBefore = 50;    // warm caches and allocators up
+constexpr std::uint32_t kTimesBesideIdle = 4;  // as many tokens: each idle one is pinged meanwhile
 constexpr std::uint64_t kOtherDescriptors = 200;  // than those of sockets
 
 struct GatewayFlags {
@@ -111,13 +112,16 @@ BenchServer::Settings settings_of(const GatewayFlags& flags) {
 }
 
 Result<> measure_alone_and_beside_idle(const GatewayFlags& flags, Measured& result) {
+    BenchServer::Settings settings = settings_of(flags);
+    settings.answer_tokens_max = kTimesBesideIdle * flags.tokens;
     WebSocketCrowd crowd;
-    auto server = BenchServer::start(settings_of(flags));
+    auto server = BenchServer::start(settings);
     if (!server) return server.error();
     crowd.connect_to((*server)->port());
     result.alone = measure_streams(**server, crowd, flags.streams, flags.tokens);
     result.idle = measure_idle(crowd, flags.idle);
-    result.beside_idle = measure_streams(**server, crowd, flags.streams, flags.tokens);
+    result.beside_idle =
+        measure_streams(**server, crowd, flags.streams, kTimesBesideIdle * flags.tokens);
     return {};
 }
 

@@ -42,6 +42,7 @@ struct ServeFlags {
     std::int64_t step_latency_ms = 40;
     std::uint32_t drain_s = 30;
     std::uint32_t slow_client_s = 30;
+    std::uint32_t heartbeat_s = 20;
 };
 
 void report_failure(const runtime::LaneFailure& failure) {
@@ -292,6 +293,7 @@ int serve(ServeFlags flags) {
         flags.server.keys = std::move(*keys);
     }
     flags.server.write_timeout = std::chrono::seconds(flags.slow_client_s);
+    flags.server.heartbeat = std::chrono::seconds(flags.heartbeat_s);
     std::optional<storage::ResponseDatabase> database;
     if (!flags.data_dir.empty()) {
         auto opened = storage::ResponseDatabase::open(flags.data_dir);
@@ -337,6 +339,9 @@ void add_serve(Command& app, Run& run) {
         "WebSockets of one key or one browser");
     add("--slow-client-seconds", flags->slow_client_s,
         "how long a client may take nothing of an answer before it is cut off")
+        .within(1, 3600);
+    add("--heartbeat-seconds", flags->heartbeat_s,
+        "after so long a silence a WebSocket client is pinged, after twice that given up")
         .within(1, 3600);
     add("--data-dir", flags->data_dir, "folder where responses are kept; without it, in memory");
     add("--keep-days", flags->keep_days, "how long responses are kept there").within(1, 36'500);
