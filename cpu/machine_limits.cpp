@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cpu/compute_threads.hpp"
+#include "cpu/kernels/panel.hpp"
 
 namespace troupe::cpu {
 namespace {
@@ -28,6 +29,18 @@ double best_rate(double seconds, Work work) {
     return best;
 }
 
+// Reads as the products do.
+float largest(const Kernels& kernels, const float* x, std::size_t count) {
+    constexpr std::size_t stretch = 256;
+    float most = x[0];
+    for (std::size_t at = 0; at < count; at += stretch) {
+        const std::size_t here = std::min(stretch, count - at);
+        prefetch_ahead(reinterpret_cast<const std::byte*>(x + at), here * sizeof(float));
+        most = std::max(most, kernels.max(x + at, here));
+    }
+    return most;
+}
+
 }  // namespace
 
 MachineLimits measure_machine_limits(const Kernels& kernels, std::uint32_t threads,
@@ -41,7 +54,7 @@ MachineLimits measure_machine_limits(const Kernels& kernels, std::uint32_t threa
                                const std::size_t count = memory.size() / pieces;
                                team.run(pieces, [&](std::uint32_t piece, std::uint32_t) {
                                    maxima[piece] =
-                                       kernels.max(memory.data() + piece * count, count);
+                                       largest(kernels, memory.data() + piece * count, count);
                                });
                                return count * pieces * sizeof(float);
                            });

@@ -62,7 +62,7 @@ struct PackedSource {
     const std::byte* panel;
     [[gnu::always_inline]] PanelBlock block(std::size_t b) const {
         constexpr std::size_t bytes = panel_block_bytes(Format);
-        _mm_prefetch(panel + b * bytes + 4096, _MM_HINT_T0);
+        prefetch_ahead(panel + b * bytes, bytes);
         return unpack<Format>(panel + b * bytes);
     }
 };
@@ -136,6 +136,7 @@ struct VnniTile {
                               Block* out) {
         const std::byte* at = panel + first * panel_block_bytes(Format);
         for (std::size_t b = 0; b < count; ++b, at += panel_block_bytes(Format)) {
+            prefetch_ahead(at, panel_block_bytes(Format));
             out[b] = unpack<Format>(at);
         }
     }
@@ -168,8 +169,7 @@ struct VnniUnpackedTile {
                               Block* out) {
         const std::byte* at = panel + first * panel_block_bytes(Format);
         for (std::size_t b = 0; b < count; ++b, at += panel_block_bytes(Format)) {
-            for (std::size_t ahead = 0; ahead < panel_block_bytes(Format); ahead += 64)
-                _mm_prefetch(at + 4096 + ahead, _MM_HINT_T0);
+            prefetch_ahead(at, panel_block_bytes(Format));
             out[b] = unpack<Format>(at);
         }
     }
@@ -210,8 +210,7 @@ struct VnniTile<PanelFormat::q6_k> {
         constexpr PanelFormat format = PanelFormat::q6_k;
         const std::byte* at = panel + first * panel_block_bytes(format);
         for (std::size_t b = 0; b < count; ++b, at += panel_block_bytes(format)) {
-            for (std::size_t ahead = 0; ahead < panel_block_bytes(format); ahead += 64)
-                _mm_prefetch(at + 4096 + ahead, _MM_HINT_T0);
+            prefetch_ahead(at, panel_block_bytes(format));
             unpack_quants<format>(at, out[b].group);
             for (std::size_t half = 0; half < 2; ++half) {
                 out[b].d[half] = block_scale<V, format>(at, half).v;

@@ -40,6 +40,7 @@ template <PanelFormat Format>
 [[gnu::always_inline]] inline void unpack_block(const std::byte* block, WideBlock& out) {
     const __m256i nibble = _mm256_set1_epi8(15);
     const __m256i sign = is_signed(Format) ? _mm256_set1_epi8(-128) : _mm256_setzero_si256();
+    prefetch_ahead(block, panel_block_bytes(Format));
     std::int8_t* low = out.group[0];
     for (std::size_t i = 0; i < quant_bytes(Format); i += 32) {
         const __m256i quants = load_bytes(block + i);

@@ -54,8 +54,10 @@ struct FloatPanels {
             values[t] = x.data + (row + t) * x.stride;
         for (std::size_t k = 0; k < w.columns; ++k) {
             V weight[Panels];
-            for (std::size_t p = 0; p < Panels; ++p)
+            for (std::size_t p = 0; p < Panels; ++p) {
+                prefetch_ahead(weights[p] + k * column_bytes, column_bytes);
                 weight[p] = load(weights[p] + k * column_bytes);
+            }
             for (std::size_t t = 0; t < Rows; ++t) {
                 const V value = V::set(values[t][k]);
                 for (std::size_t p = 0; p < Panels; ++p) {
