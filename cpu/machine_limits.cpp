@@ -1,4 +1,4 @@
-// Measures the machine's limits. Every thread has memory of its own, far larger than the caches.
+// Measures the machine's limits.
 #include "cpu/machine_limits.hpp"
 
 #include <algorithm>
@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "cpu/compute_threads.hpp"
+#include "cpu/kernels/aligned_buffer.hpp"
 #include "cpu/kernels/panel.hpp"
 
 namespace troupe::cpu {
 namespace {
-
-constexpr std::size_t floats_a_thread = std::size_t{32} << 20U;  // 128 MiB
 
 // The best rate of calls of `work`, which returns how much it did, within some seconds: whatever
 // else the machine does only ever slows one down.
@@ -43,18 +42,20 @@ float largest(const Kernels& kernels, const float* x, std::size_t count) {
 
 }  // namespace
 
-MachineLimits measure_machine_limits(const Kernels& kernels, std::uint32_t threads,
-                                     double seconds) {
+Result<MachineLimits> measure_machine_limits(const Kernels& kernels, std::uint32_t threads,
+                                             std::size_t read_bytes, double seconds) {
     ComputeThreads team(threads);
     const std::uint32_t pieces = threads * 16;  // so that no thread waits long for another
-    const std::vector<float> memory(threads * floats_a_thread, 1.0F);
+    const std::size_t count = std::max<std::size_t>(read_bytes / sizeof(float) / pieces, 1);
+    const auto memory = AlignedBuffer::allocate(count * pieces * sizeof(float));
+    if (!memory) return memory.error();
+    auto* floats = reinterpret_cast<float*>(memory->data());
+    std::fill_n(floats, count * pieces, 1.0F);
     std::vector<float> maxima(pieces);
     MachineLimits limits;
     limits.read_gb_per_s = 1e-9 * best_rate(seconds, [&] {
-                               const std::size_t count = memory.size() / pieces;
                                team.run(pieces, [&](std::uint32_t piece, std::uint32_t) {
-                                   maxima[piece] =
-                                       largest(kernels, memory.data() + piece * count, count);
+                                   maxima[piece] = largest(kernels, floats + piece * count, count);
                                });
                                return count * pieces * sizeof(float);
                            });
@@ -67,8 +68,8 @@ MachineLimits measure_machine_limits(const Kernels& kernels, std::uint32_t threa
                                         counts[piece] = kernels.multiply_add_limit(rounds);
                                     });
                                     std::uint64_t sum = 0;
-                                    for (const std::uint64_t count : counts)
-                                        sum += count;
+                                    for (const std::uint64_t done : counts)
+                                        sum += done;
                                     return sum;
                                 });
     return limits;

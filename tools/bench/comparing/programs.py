@@ -90,7 +90,8 @@ class Troupe:
         return json.loads(run([self.binary, "bench", *arguments, "--json"]))
 
     def machine(self):
-        return self.bench("machine", "--threads", self.threads)
+        return self.bench("machine", "--threads", self.threads, "--read",
+                          self.sizes()["file_bytes"])
 
     def sizes(self):
         """Of the model: bytes of its tensors, parameters, those of the embedding, and bytes of keys
