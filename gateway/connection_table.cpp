@@ -18,11 +18,12 @@ void ConnectionTable::look(Connection& connection, runtime::TimePoint when) {
 }
 
 void ConnectionTable::tick(runtime::TimePoint now, std::size_t most) {
-    for (; most > 0 && !looks_.empty() && looks_.top().when <= now; --most) {
+    while (most > 0 && !looks_.empty() && looks_.top().when <= now) {
         Look due = looks_.top();
         looks_.pop();
         const auto connection = due.who.lock();
         if (!connection || connection->look_at_ != due.when) continue;
+        --most;
         connection->look_at_ = runtime::TimePoint::max();
         const auto next = connection->tick(now);
         if (next >= connection->look_at_) continue;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <queue>
 #include <unordered_map>
@@ -47,7 +48,8 @@ class ConnectionTable {
 
     // Its next tick() comes at `when`, unless it comes sooner anyway.
     void look(Connection& connection, runtime::TimePoint when);
-    // Looks at those whose time has come, `most` at once; the rest waits for the next call.
+    // Looks at those whose time has come, `most` at once; the rest waits for the next call. Those
+    // that are gone do not count, or many short connections would be forgotten too slowly.
     void tick(runtime::TimePoint now, std::size_t most);
 
     // Connections may go while they are visited, so each is held for its turn.

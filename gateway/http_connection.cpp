@@ -5,6 +5,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/read_size.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/beast/websocket/rfc6455.hpp>
 
@@ -155,7 +156,7 @@ class HttpConnection final : public Connection,
     // with fewer, Beast 1.81 fails an assertion of its own.
     asio::awaitable<boost::system::error_code> read_body() {
         constexpr std::size_t kChunkedRestBytesMin = 5;
-        constexpr std::size_t kReadBytes = 65536;
+        constexpr std::size_t kReadBytesMax = 65536;
         const std::size_t enough = parser_->chunked() ? kChunkedRestBytesMin : 1;
         parser_->eager(true);
         while (!parser_->is_done()) {
@@ -167,8 +168,8 @@ class HttpConnection final : public Connection,
                 if (buffer_.size() >= context_.settings.header_bytes_max)
                     co_return http::error::header_limit;
             }
-            const auto [error, n] =
-                co_await stream_.async_read_some(buffer_.prepare(kReadBytes), as_tuple_awaitable);
+            const auto [error, n] = co_await stream_.async_read_some(
+                buffer_.prepare(beast::read_size(buffer_, kReadBytesMax)), as_tuple_awaitable);
             if (error == asio::error::eof) co_return http::error::partial_message;
             if (error) co_return error;
             buffer_.commit(n);

@@ -92,6 +92,15 @@ TEST_CASE("Some at once, the others with the next call") {
     CHECK(looks() == 5);
 }
 
+TEST_CASE("However many are gone, who is there has their turn") {
+    ConnectionTable table;
+    for (int i = 0; i < 100; ++i)
+        add_to(table, 1s);
+    const auto stays = add_to(table, 2s);
+    table.tick(kStart + 2s, 1);
+    CHECK(stays->times == Times{2s});
+}
+
 TEST_CASE("Who is gone is not looked at, and may go within a look") {
     ConnectionTable table;
     auto gone = add_to(table, 1s);
