@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "gpu/warpgroup_check.hpp"
+
 namespace troupe::gpu {
 namespace {
 
@@ -50,6 +52,8 @@ Result<Cards> find_cards(std::uint32_t first, std::uint32_t count) {
         }
         cards.ids.push_back(id);
     }
+    select_card(cards.ids.front());
+    cards.warpgroups = warpgroups_agree(cards.kind);
     return cards;
 }
 

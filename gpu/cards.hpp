@@ -15,6 +15,7 @@ namespace troupe::gpu {
 struct Cards {
     std::vector<int> ids;      // [ranks], as CUDA counts them
     cudaDeviceProp kind = {};  // of the first; all others are like it
+    bool warpgroups = false;   // products of many rows are made by them
 };
 
 // Cards `first`, `first` + 1, and so on. Errors, each saying what to do: unsupported where there is

@@ -21,13 +21,15 @@ constexpr std::uint32_t kArithmeticVersion = 4;
 constexpr std::uint32_t kPositionsMax = 1U << 24;  // up to which angles are exact, with a window
 
 model::BackendInfo describe(const std::vector<DeviceModel>& ranks, const CudaOptions& options,
-                            const cudaDeviceProp& card) {
+                            const Cards& cards) {
     const DeviceModel& model = ranks.front();
+    const cudaDeviceProp& card = cards.kind;
     model::BackendInfo info;
     info.kind = "cuda";
     info.arithmetic =
-        fmt::format("{} on {}{}", model.on_tensor_units() ? "float16" : "float32",
-                    ranks.size() == 1 ? "" : fmt::format("{} x ", ranks.size()), card.name);
+        fmt::format("{} on {}{}{}", model.on_tensor_units() ? "float16" : "float32",
+                    ranks.size() == 1 ? "" : fmt::format("{} x ", ranks.size()), card.name,
+                    cards.warpgroups ? ", prompts by warpgroups" : "");
     // Tensor units add up in a way of their generation's own; all else is the same on every card.
     const int generation = model.on_tensor_units() ? 10 * card.major + card.minor : 0;
     info.fingerprint =
@@ -67,9 +69,9 @@ Result<std::unique_ptr<DeviceBackend>> make_on_device(const model::GgufFile& fil
     if (!models) return models.error();
     const Result<> fits = model::check_window(options.window, models->front().hp.context_length);
     if (!fits) return fits.error();
-    model::BackendInfo info = describe(*models, options, cards.kind);
+    model::BackendInfo info = describe(*models, options, cards);
     auto backend = std::make_unique<DeviceBackend>(
-        cards.ids, std::move(*models), std::move(collectives), std::move(info), options);
+        cards, std::move(*models), std::move(collectives), std::move(info), options);
     if (Result<> pages = backend->allocate_pages(options); !pages) return pages.error();
     return backend;
 }

@@ -15,11 +15,14 @@ namespace troupe::gpu {
 inline constexpr unsigned kWarpLanes = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
+// Of shared memory a block has so much without asking.
+inline constexpr std::size_t kSharedBytesFree = 48 * 1024;
+
 // The block's dynamic shared memory: the only kind that is used, because the emulator knows no
 // other. Holds garbage at the start.
 template <class T>
 __device__ __forceinline__ T* shared_memory() {
-    extern __shared__ __align__(16) unsigned char shared_bytes[];
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
     return reinterpret_cast<T*>(shared_bytes);
 }
 
@@ -53,6 +56,10 @@ void launch(void (*kernel)(Params), dim3 grid, dim3 block, std::size_t dynamic_b
     config.blockDim = block;
     config.dynamicSmemBytes = dynamic_bytes;
     config.stream = stream;
+    if (dynamic_bytes > kSharedBytesFree) {
+        CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(dynamic_bytes)));
+    }
     CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, params));
 }
 

@@ -37,15 +37,15 @@ PageTableShape shape_of(const model::BackendInfo& info) {
 
 }  // namespace
 
-DeviceBackend::DeviceBackend(const std::vector<int>& cards, std::vector<DeviceModel> models,
+DeviceBackend::DeviceBackend(const Cards& cards, std::vector<DeviceModel> models,
                              std::unique_ptr<Collectives> collectives, model::BackendInfo info,
                              const CudaOptions& options)
     : info_(std::move(info)),
       hp_(models.front().hp),
-      ranks_(cards, std::move(models), std::move(collectives), frequencies_of(hp_),
+      ranks_(cards.ids, std::move(models), std::move(collectives), frequencies_of(hp_),
              {padded_sizes({info_.tokens_per_step_max, 0, 0}).rows, kScoreRowsMax, kPartialsMax,
               info_.slots_max, shape_of(info_), angle_table_rows(hp_, info_), options.kv_form,
-              info_.window}),
+              info_.window, cards.warpgroups}),
       forward_(ranks_.first().forward),
       end_tokens_(DeviceBuffer<model::TokenId>::upload(options.end_tokens)),
       host_end_tokens_(options.end_tokens),

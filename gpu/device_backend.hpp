@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpu/cards.hpp"
 #include "gpu/cuda_backend.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/device_model.hpp"
@@ -38,7 +39,7 @@ struct StepSlot {
 class DeviceBackend final : public model::Backend {
  public:
     // Throws BackendError, as all of this does.
-    DeviceBackend(const std::vector<int>& cards, std::vector<DeviceModel> models,
+    DeviceBackend(const Cards& cards, std::vector<DeviceModel> models,
                   std::unique_ptr<Collectives> collectives, model::BackendInfo info,
                   const CudaOptions& options);
 

@@ -49,12 +49,18 @@ Forward::Forward(const DeviceModel& model, const RotaryFrequencies& frequencies,
       attended_(std::size_t{limits.rows_max} * hp_.query_length()),
       gate_up_(std::size_t{limits.rows_max} * 2 * hp_.feed_forward_length),
       ffn_(std::size_t{limits.rows_max} * hp_.feed_forward_length),
-      halves_(std::size_t{std::max(limits.rows_max, limits.score_rows_max)} * widest_input(hp_)),
+      halves_(std::size_t{std::max(padded_half_rows(order_of(limits.rows_max), limits.rows_max),
+                                   limits.score_rows_max)} *
+              widest_input(hp_)),
       unscale_(std::max(limits.rows_max, limits.score_rows_max)),
       partials_(limits.partials_max * partial_floats(hp_.head_count, hp_.head_length)),
       gathered_(gathered_floats(model, limits)),
       scores_(rank_.rank == 0 ? std::size_t{limits.score_rows_max} * hp_.vocabulary_size : 0) {
     TROUPE_ASSERT(model.head().rows > 0, "a rank without tokens of its own");
+}
+
+HalfOrder Forward::order_of(std::uint32_t rows) const {
+    return limits_.warpgroups && rows > kNarrowRowsMax ? HalfOrder::tiles : HalfOrder::rows;
 }
 
 std::size_t Forward::score_part_width() const {
@@ -182,7 +188,8 @@ void Forward::multiply(const WeightMatrix& w, const float* x, std::uint32_t colu
     if (w.type == WeightType::f32) {
         return matmul({w, x, out, rows, columns, columns, w.rows, add}, stream.get());
     }
-    const HalfRows halves{halves_.data(), unscale_.data(), padded_to_chunks(columns)};
+    const HalfRows halves{halves_.data(), unscale_.data(), padded_to_chunks(columns),
+                          order_of(rows)};
     to_halves({x, halves, rows, columns, columns}, stream.get());
     half_matmul({w, halves, out, rows, w.rows, add}, stream.get());
 }

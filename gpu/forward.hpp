@@ -29,6 +29,7 @@ class Forward {
         std::uint32_t angle_table_rows = 0;
         KvForm kv_form = KvForm::f16;
         model::AttentionWindow window;
+        bool warpgroups = false;  // products of many rows are made by them
     };
 
     // The pool comes later, with allocate_pages(). Throws BackendError, as all of this does.
@@ -73,6 +74,7 @@ class Forward {
                    const std::uint32_t* row_ids, const Stream& stream);
     void multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
                   std::uint32_t rows, bool add, const Stream& stream);
+    [[nodiscard]] HalfOrder order_of(std::uint32_t rows) const;  // of activations
     void multiply_to_residual(const WeightMatrix& w, const float* y, std::uint32_t columns,
                               std::uint32_t rows, const Stream& stream);
     [[nodiscard]] KvPages kv_pages(std::uint32_t layer) const;
@@ -98,7 +100,7 @@ class Forward {
     DeviceBuffer<float> attended_;        // [rows][heads * head length]
     DeviceBuffer<float> gate_up_;         // [rows][gate, up]
     DeviceBuffer<float> ffn_;             // [rows][feed forward length]
-    DeviceBuffer<std::uint16_t> halves_;  // [rows][widest], what is multiplied next
+    DeviceBuffer<std::uint16_t> halves_;  // [padded rows][widest], what is multiplied next
     DeviceBuffer<float> unscale_;         // [rows]
     DeviceBuffer<float> partials_;
     DeviceBuffer<float> gathered_;

@@ -9,7 +9,7 @@
 // each warp has 16 weight rows of its own and takes the parts one after another; activations wait
 // in shared memory, two chunks in turn, for all eight. Either way the sum is the same.
 #include "gpu/kernels/half_matmul.hpp"
-#include "gpu/kernels/half_weights.cuh"
+#include "gpu/kernels/half_products.cuh"
 #include "gpu/ptx.cuh"
 
 namespace troupe::gpu {
@@ -17,38 +17,10 @@ namespace {
 
 constexpr unsigned kWarps = kColumnParts;
 constexpr unsigned kThreads = kWarps * kWarpLanes;
-constexpr unsigned kRowsOfWarp = 16;
-constexpr unsigned kTileRows = 8;  // of activations, in one product
 constexpr unsigned kWideTiles = 8;
-constexpr std::uint32_t kNarrowRowsMax = 64;  // more rows take the other way
-constexpr unsigned kSumsOfTile = 4;           // in a lane
 
 template <unsigned kTiles>
 using Sums = float[kTiles][kSumsOfTile];
-
-__device__ __forceinline__ std::uint32_t chunks_of(const HalfMatmul& p) {
-    return p.x.stride / kChunkColumns;
-}
-// Chunks [part_begin(part), part_begin(part + 1)) are a part's.
-__device__ __forceinline__ std::uint32_t part_begin(std::uint32_t chunks, std::uint32_t part) {
-    return chunks * part / kColumnParts;
-}
-
-// What a lane needs of 16 weight rows and a chunk.
-template <WeightType kType>
-struct ChunkWeights {
-    RawWeights<HalfWeights<kType>::kWords> lower, upper;  // rows g and g + 8
-
-    // Rows past the end repeat the last one; nobody looks at what becomes of them.
-    __device__ __forceinline__ void load(const WeightMatrix& w, std::uint32_t first_row,
-                                         std::uint32_t chunk) {
-        const std::uint32_t row = first_row + lane_index() / 4;
-        const std::uint32_t last = w.rows - 1;
-        const std::uint32_t column = chunk * kChunkColumns + lane_index() % 4 * kGroupColumns;
-        lower = load_raw<kType>(w, row < last ? row : last, column);
-        upper = load_raw<kType>(w, row + 8 < last ? row + 8 : last, column);
-    }
-};
 
 // activations(tile, eighth): the lane's 16 bytes, of row g of the tile, columns
 // 32 t + 8 eighth .. + 7 of the chunk.
@@ -70,23 +42,6 @@ __device__ __forceinline__ void add_chunk(const ChunkWeights<kType>& weights,
                 {x.x, x.y, x.z, x.w});
         }
     }
-}
-
-__device__ __forceinline__ void write_sum(const HalfMatmul& p, std::uint32_t row,
-                                          std::uint32_t output, float sum) {
-    if (row >= p.rows || output >= p.w.rows) return;
-    float& out = p.out[std::size_t{row} * p.out_stride + output];
-    const float product = sum * p.x.unscale[row];
-    out = p.add ? out + product : product;
-}
-
-// Which weight row and row of activations, from the first of each on, sum `i` of a tile is in a
-// lane.
-__device__ __forceinline__ std::uint32_t output_of(unsigned lane, unsigned i) {
-    return lane / 4 + i / 2 * 8;
-}
-__device__ __forceinline__ std::uint32_t row_of(unsigned lane, unsigned i) {
-    return lane % 4 * 2 + i % 2;
 }
 
 template <WeightType kType, unsigned kTiles>
@@ -229,6 +184,7 @@ void launch_type(const HalfMatmul& p, cudaStream_t stream) {
 }  // namespace
 
 void half_matmul(const HalfMatmul& p, cudaStream_t stream) {
+    if (p.x.order == HalfOrder::tiles) return warpgroup_matmul(p, stream);
     for_half_weight_type(p.w.type, [&]<WeightType kType>() { launch_type<kType>(p, stream); });
 }
 

@@ -51,7 +51,8 @@ struct HalfWeights {
 template <>
 struct HalfWeights<WeightType::f16> {
     static constexpr unsigned kWords = 4;
-    __device__ static void expand(const RawWeights<kWords>& raw, unsigned eighth,
+    template <unsigned kLoaded>
+    __device__ static void expand(const RawWeights<kLoaded>& raw, unsigned eighth,
                                   HalfPair (&out)[4]) {
         const uint4 w = raw.words[eighth];
         out[0] = __byte_perm(w.x, w.z, 0x5410);
@@ -71,7 +72,8 @@ struct HalfWeights<WeightType::bf16> {
         memcpy(&value, &bits, sizeof value);
         return value;
     }
-    __device__ static void expand(const RawWeights<kWords>& raw, unsigned eighth,
+    template <unsigned kLoaded>
+    __device__ static void expand(const RawWeights<kLoaded>& raw, unsigned eighth,
                                   HalfPair (&out)[4]) {
         const uint4 w = raw.words[eighth];
         out[0] = bits_of(__floats2half2_rn(lower(w.x), lower(w.z)));

@@ -30,17 +30,25 @@ __host__ __device__ __forceinline__ int exponent_for(float largest) {
     return exponent > kExponentMin ? exponent : kExponentMin;
 }
 
-// Where column `c` lies.
-__host__ __device__ __forceinline__ std::uint32_t place_of(std::uint32_t c) {
+// Where column `c` of a row lies: see HalfOrder.
+__host__ __device__ __forceinline__ std::size_t place_of(const HalfRows& rows, std::uint32_t row,
+                                                         std::uint32_t c) {
     const std::uint32_t of_eight = c % 8;
-    return c - of_eight + of_eight % 4 * 2 + of_eight / 4;
+    if (rows.order == HalfOrder::rows) {
+        return std::size_t{row} * rows.stride + c - of_eight + of_eight % 4 * 2 + of_eight / 4;
+    }
+    const std::uint32_t of_chunk = c % kChunkColumns;
+    const std::uint32_t group = (c - of_chunk) / 8 + of_chunk % 32 / 8 * 4 + of_eight % 4;
+    const std::size_t tile = row / kHalfTileRows * std::size_t{rows.stride / 8};
+    return ((tile + group) * kHalfTileRows + row % kHalfTileRows) * 8 + of_chunk / 32 * 2 +
+           of_eight / 4;
 }
 
 }  // namespace
 
 void to_halves_truth(const ToHalves& p) {
-    for (std::size_t row = 0; row < p.rows; ++row) {
-        const float* const x = p.x + row * p.x_stride;
+    for (std::uint32_t row = 0; row < p.rows; ++row) {
+        const float* const x = p.x + std::size_t{row} * p.x_stride;
         float largest = 0;
         for (std::size_t c = 0; c < p.columns; ++c)
             largest = std::fmax(largest, std::fabs(x[c]));
@@ -49,7 +57,7 @@ void to_halves_truth(const ToHalves& p) {
         p.out.unscale[row] = static_cast<float>(std::ldexp(1.0, -shift));
         for (std::uint32_t c = 0; c < p.out.stride; ++c) {
             const double value = c < p.columns ? std::ldexp(double{x[c]}, shift) : 0.0;
-            p.out.values[row * p.out.stride + place_of(c)] =
+            p.out.values[place_of(p.out, row, c)] =
                 model::float_to_half(static_cast<float>(value));
         }
     }
@@ -71,10 +79,9 @@ __global__ void to_halves_kernel(const ToHalves p) {
     const int shift = kLargestExponent - exponent_for(largest);
     const float scale = power_of_two(shift);
     if (threadIdx.x == 0) p.out.unscale[blockIdx.x] = power_of_two(-shift);
-    std::uint16_t* const out = p.out.values + std::size_t{blockIdx.x} * p.out.stride;
     for (std::uint32_t c = threadIdx.x; c < p.out.stride; c += kThreads) {
         const float value = c < p.columns ? x[c] * scale : 0.0F;
-        out[place_of(c)] = __half_as_ushort(__float2half_rn(value));
+        p.out.values[place_of(p.out, blockIdx.x, c)] = __half_as_ushort(__float2half_rn(value));
     }
 }
 

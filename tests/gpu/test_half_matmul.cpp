@@ -19,17 +19,18 @@ struct DeviceHalves {
     DeviceBuffer<float> unscale;
     HalfRows view;
 
-    DeviceHalves(std::uint32_t rows, std::uint32_t columns)
-        : values(std::size_t{rows} * padded_to_chunks(columns)),
+    DeviceHalves(std::uint32_t rows, std::uint32_t columns, HalfOrder order)
+        : values(std::size_t{padded_half_rows(order, rows)} * padded_to_chunks(columns)),
           unscale(rows),
-          view{values.data(), unscale.data(), padded_to_chunks(columns)} {}
+          view{values.data(), unscale.data(), padded_to_chunks(columns), order} {}
 };
 
 std::vector<float> multiply(const MatrixBuffer& w, const std::vector<float>& x, std::uint32_t rows,
-                            std::uint32_t columns, const std::vector<float>* add_to = nullptr) {
+                            std::uint32_t columns, const std::vector<float>* add_to = nullptr,
+                            HalfOrder order = HalfOrder::rows) {
     Stream stream;
     const auto in = DeviceBuffer<float>::upload(x);
-    const DeviceHalves halves(rows, columns);
+    const DeviceHalves halves(rows, columns, order);
     auto out = add_to != nullptr ? DeviceBuffer<float>::upload(*add_to)
                                  : DeviceBuffer<float>(std::size_t{rows} * w.view.rows);
     to_halves({in.data(), halves.view, rows, columns, columns}, stream.get());
@@ -76,7 +77,7 @@ TEST_CASE_METHOD(EmulatorFixture, "activations become the halves of their truth,
     to_halves_truth({x.data(), {expected.data(), unscale.data(), stride}, kRows, columns, columns});
     Stream stream;
     const auto in = DeviceBuffer<float>::upload(x);
-    const DeviceHalves halves(kRows, columns);
+    const DeviceHalves halves(kRows, columns, HalfOrder::rows);
     to_halves({in.data(), halves.view, kRows, columns, columns}, stream.get());
     stream.synchronise();
     CHECK(halves.values.download() == expected);
@@ -140,6 +141,71 @@ TEST_CASE_METHOD(EmulatorFixture, "many rows on tensor units have the bits of fe
                                      x.begin() + (begin + count) * kColumns);
         const std::vector<float> some = multiply(buffer, own, count, kColumns);
         CHECK(same_bits(some.data(), all.data() + begin * kWeightRows, some.size()));
+    }
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "activations lie in tiles as their truth says",
+                 "[gpu][kernels]") {
+    constexpr std::uint32_t kRows = 130, kColumns = 300;
+    Random random(3);
+    const std::vector<float> x = random_floats(std::size_t{kRows} * kColumns, random);
+    Stream stream;
+    const auto in = DeviceBuffer<float>::upload(x);
+    const DeviceHalves halves(kRows, kColumns, HalfOrder::tiles);
+    std::vector<std::uint16_t> expected = halves.values.download();
+    std::vector<float> unscale(kRows);
+    to_halves_truth({x.data(), {expected.data(), unscale.data(), halves.view.stride,
+                     HalfOrder::tiles}, kRows, kColumns, kColumns});
+    to_halves({in.data(), halves.view, kRows, kColumns, kColumns}, stream.get());
+    stream.synchronise();
+    CHECK(halves.values.download() == expected);
+    CHECK(halves.unscale.download() == unscale);
+    // Row 129 is the second tile's second; column 200 of chunk 1 is 72 = 2 * 32 + 1 * 8 + 0.
+    const std::size_t group = 16 + 1 * 4 + 0, stride = halves.view.stride;
+    CHECK(expected[(stride / 8 + group) * 128 * 8 + 1 * 8 + 2 * 2] ==
+          model::float_to_half(x[129 * kColumns + 200] / unscale[129]));
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "products of warpgroups have the bits of a warp's",
+                 "[gpu][kernels]") {
+    using enum model::TensorType;
+    const auto type = GENERATE(f16, bf16, q8_0, q4_0, q4_1, q4_k, q5_k, q6_k);
+    // Rests of blocks on both sides; the last is many enough for blocks of 256 rows.
+    const auto [rows, outputs] = GENERATE(std::pair{66U, 19U}, std::pair{130U, 150U});
+    const auto seed = GENERATE(0U, 4U, 6U);
+    CAPTURE(model::to_string(type), rows, seed);
+    emulator::set_seed(seed);
+    const std::uint32_t columns = type == f16 || type == bf16                    ? 172
+                                  : type == q4_k || type == q5_k || type == q6_k ? 1280
+                                                                                 : 1184;
+    Random random(rows);
+    const RandomMatrix matrix(type, outputs, columns, random);
+    const std::vector<float> x = random_floats(std::size_t{rows} * columns, random);
+    const MatrixBuffer buffer = upload(matrix);
+    const std::vector<float> by_warps = multiply(buffer, x, rows, columns);
+    const std::vector<float> by_warpgroups =
+        multiply(buffer, x, rows, columns, nullptr, HalfOrder::tiles);
+    CHECK(same_bits(by_warps.data(), by_warpgroups.data(), by_warps.size()));
+    const std::vector<float> before = random_floats(by_warps.size(), random);
+    CHECK(multiply(buffer, x, rows, columns, &before) ==
+          multiply(buffer, x, rows, columns, &before, HalfOrder::tiles));
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "blocks of 256 rows have the bits of blocks of 128",
+                 "[gpu][kernels]") {
+    // 133 blocks of 256 rows: just enough for them; one block of 128 rows' worth of the same.
+    constexpr std::uint32_t kRows = 7 * 256 - 100, kOutputRows = 19 * 128 - 5, kColumns = 256;
+    Random random(5);
+    const RandomMatrix matrix(model::TensorType::q4_1, kOutputRows, kColumns, random);
+    const std::vector<float> x = random_floats(std::size_t{kRows} * kColumns, random);
+    const MatrixBuffer buffer = upload(matrix);
+    const std::vector<float> all = multiply(buffer, x, kRows, kColumns, nullptr, HalfOrder::tiles);
+    for (const std::uint32_t begin : {0U, 700U, kRows - 100}) {
+        const std::vector<float> own(x.begin() + begin * kColumns,
+                                     x.begin() + (begin + 100) * kColumns);
+        const std::vector<float> some =
+            multiply(buffer, own, 100, kColumns, nullptr, HalfOrder::tiles);
+        CHECK(same_bits(some.data(), all.data() + std::size_t{begin} * kOutputRows, some.size()));
     }
 }
 

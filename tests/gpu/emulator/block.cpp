@@ -22,7 +22,7 @@ dim3 blockDim, gridDim;
 
 namespace troupe::gpu {
 // What gpu/device.cuh declares as the block's dynamic shared memory.
-alignas(16) unsigned char shared_bytes[48 * 1024 + 16];
+alignas(128) unsigned char shared_bytes[emulator::kSharedBytesMax + 16];
 }  // namespace troupe::gpu
 
 namespace troupe::emulator {
@@ -35,7 +35,7 @@ using boost::context::detail::transfer_t;
 
 constexpr std::size_t kStackBytes = 256 * 1024;
 constexpr unsigned kWarpLanes = 32;
-constexpr std::size_t kSharedBytesMax = 48 * 1024;
+constexpr unsigned kWarpgroup = 128;
 constexpr unsigned char kSharedPoison = 0xFF;  // NaNs
 constexpr unsigned char kSharedMargin = 0xA5;
 
@@ -73,7 +73,7 @@ struct Fiber {
     void* fake_stack = nullptr;
 };
 
-enum class State { ready, at_block_barrier, at_warp_exchange, done };
+enum class State { ready, at_block_barrier, at_warp_exchange, at_condition, done };
 
 struct Thread {
     Fiber* fiber = nullptr;  // null before its first turn
@@ -82,6 +82,9 @@ struct Thread {
     uint3 index;
     unsigned number = 0;  // in the block
     PendingCopies copies;
+    PendingProducts products;
+    bool (*condition)(void*) = nullptr;
+    void* condition_argument = nullptr;
 };
 
 struct Warp {
@@ -99,7 +102,11 @@ class BlockRunner {
     const std::array<std::uint64_t, kWarpLanes>& exchange(WarpOperation operation, unsigned mask,
                                                           std::uint64_t value);
     void meet(WarpOperation operation, void* argument, void (*complete)(void* const* arguments));
+    void wait_until(bool (*ready)(void*), void* argument);
     [[nodiscard]] PendingCopies& copies() { return current_->copies; }
+    [[nodiscard]] PendingProducts& products() { return current_->products; }
+    [[nodiscard]] std::map<const void*, ByteBarrier>& barriers() { return barriers_; }
+    [[nodiscard]] bool eager() const { return eager_; }
     [[nodiscard]] std::size_t shared_size() const { return shared_size_; }
     [[nodiscard]] unsigned lane() const { return current_->number % kWarpLanes; }
     [[nodiscard]] bool running() const { return current_ != nullptr; }
@@ -116,6 +123,8 @@ class BlockRunner {
     void arrive(transfer_t from, const Fiber& me);
     void suspend(State state);
     bool pass_barrier();
+    bool meet_conditions();
+    void check_asynchronous_work();
     void release_warp(WarpOperation operation);
 
     std::vector<Thread> threads_;  // of this block
@@ -125,6 +134,8 @@ class BlockRunner {
     // Turns go round the block's threads from `start_` on, in one direction.
     std::size_t start_ = 0, turn_ = 0;
     bool backwards_ = false;
+    bool eager_ = false;
+    std::map<const void*, ByteBarrier> barriers_;  // of this block
     bool any_ran_ = false;         // in this round
     std::size_t shared_size_ = 0;  // of this block, in bytes
     const std::function<void()>* body_ = nullptr;
@@ -287,6 +298,36 @@ bool BlockRunner::pass_barrier() {
     return true;
 }
 
+void BlockRunner::wait_until(bool (*ready)(void*), void* argument) {
+    current_->condition = ready;
+    current_->condition_argument = argument;
+    suspend(State::at_condition);
+}
+
+bool BlockRunner::meet_conditions() {
+    bool any = false;
+    for (Thread& thread : threads_) {
+        if (thread.state != State::at_condition) continue;
+        if (!thread.condition(thread.condition_argument)) continue;
+        thread.state = State::ready;
+        any = true;
+    }
+    return any;
+}
+
+// Of a block whose threads are done.
+void BlockRunner::check_asynchronous_work() {
+    for (const auto& [at, barrier] : barriers_) {
+        if (!barrier.copies.empty()) fault_ = "a copy to shared memory that nobody waited for";
+    }
+    for (const Thread& thread : threads_) {
+        if (!thread.products.products.empty()) fault_ = "products that nobody waited for";
+        const std::size_t first = thread.number / kWarpgroup * kWarpgroup;
+        if (thread.products.history != threads_[first].products.history)
+            fault_ = "warps of a warpgroup multiply different things";
+    }
+}
+
 // Null where none can go on.
 Thread* BlockRunner::next_thread() {
     const std::size_t count = threads_.size();
@@ -299,7 +340,7 @@ Thread* BlockRunner::next_thread() {
             any_ran_ = true;
             return &thread;
         }
-        if (!any_ran_ && !pass_barrier()) return nullptr;
+        if (!any_ran_ && !pass_barrier() && !meet_conditions()) return nullptr;
         turn_ = 0;
         any_ran_ = false;
     }
@@ -310,15 +351,21 @@ void BlockRunner::run_block(std::uint64_t random) {
         thread.fiber = nullptr;
         thread.state = State::ready;
         thread.copies.copies.clear();
+        thread.products = {};
     }
+    barriers_.clear();
+    eager_ = random / 4 % 2 != 0;
     start_ = random / 2 % threads_.size();
     backwards_ = random % 2 != 0;
     turn_ = 0;
     any_ran_ = false;
     switch_to(next_thread());
     const auto done = [](const Thread& thread) { return thread.state == State::done; };
-    if (!std::all_of(threads_.begin(), threads_.end(), done))
+    if (std::all_of(threads_.begin(), threads_.end(), done)) {
+        check_asynchronous_work();
+    } else {
         fault_ = "threads of a block wait for others that never come";
+    }
 }
 
 std::string BlockRunner::run(const cudaLaunchConfig_t& config, const std::function<void()>& body,
@@ -389,8 +436,28 @@ void meet(WarpOperation operation, void* argument, void (*complete)(void* const*
     runner().meet(operation, argument, complete);
 }
 
+bool eager() {
+    return runner().eager();
+}
+
+void wait_until(bool (*ready)(void*), void* argument) {
+    runner().wait_until(ready, argument);
+}
+
 PendingCopies& pending_copies() {
     return runner().copies();
+}
+
+PendingProducts& pending_products() {
+    return runner().products();
+}
+
+std::map<const void*, ByteBarrier>& byte_barriers() {
+    return runner().barriers();
+}
+
+unsigned char* shared_begin() {
+    return gpu::shared_bytes;
 }
 
 void fail_kernel(const char* what) {

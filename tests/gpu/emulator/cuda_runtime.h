@@ -100,6 +100,8 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs = 0;
 };
 
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+
 // ---- The runtime API -----------------------------------------------------------------------
 
 const char* cudaGetErrorName(cudaError_t error);
@@ -146,10 +148,19 @@ struct ParameterBytes {
     const void* data;
     std::size_t size;
 };
-cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::vector<ParameterBytes> parameters,
+cudaError_t enqueue_kernel(const void* kernel, const cudaLaunchConfig_t& config,
+                           std::vector<ParameterBytes> parameters,
                            std::function<void()> thread_body);
 
 }  // namespace troupe::emulator
+
+// Of the current device.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                 int value) {
+    return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
@@ -162,7 +173,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
             return std::vector<troupe::emulator::ParameterBytes>{{&value, sizeof value}...};
         },
         values);
-    return troupe::emulator::enqueue_kernel(*config, std::move(bytes),
+    return troupe::emulator::enqueue_kernel(reinterpret_cast<const void*>(kernel), *config,
+                                            std::move(bytes),
                                             [kernel, values] { std::apply(kernel, values); });
 }
 
@@ -177,7 +189,7 @@ void __syncwarp(unsigned mask = 0xFFFFFFFFU);
 
 namespace troupe::emulator {
 
-enum class WarpOperation { synchronise, shuffle, ballot, multiply, load_matrices };
+enum class WarpOperation { synchronise, shuffle, ballot, multiply, load_matrices, products };
 
 // Gives `value` to the other lanes, waits for them, and returns what each of the 32 gave.
 const std::array<std::uint64_t, 32>& exchange(WarpOperation operation, unsigned mask,

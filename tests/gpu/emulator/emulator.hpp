@@ -25,6 +25,13 @@ void reset_machine(int devices = 1);
 // same.
 void lose_device_after(std::uint64_t kernels);
 
+// The devices' compute capability, 8.0 or 9.0 (at first); for a whole program the environment's
+// TROUPE_EMULATOR_CAPABILITY.
+void set_capability(int major);
+
+// Products of warpgroups add up in descending order: as if a card had another way for them.
+void set_warpgroups_differ(bool differ);
+
 // Kernels launched since the last reset_machine().
 [[nodiscard]] std::uint64_t launches();
 [[nodiscard]] std::uint64_t graph_launches();

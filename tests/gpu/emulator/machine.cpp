@@ -28,6 +28,7 @@ std::unique_ptr<Machine>& instance() {
         auto made = std::make_unique<Machine>(
             static_cast<int>(number_in_environment("TROUPE_EMULATOR_DEVICES", 1)));
         made->kernels_to_loss = number_in_environment("TROUPE_EMULATOR_LOSE_AFTER", 0);
+        made->capability = static_cast<int>(number_in_environment("TROUPE_EMULATOR_CAPABILITY", 9));
         return made;
     }();
     return machine;
@@ -198,6 +199,14 @@ bool hung() {
 
 void lose_device_after(std::uint64_t kernels) {
     machine().kernels_to_loss = kernels;
+}
+
+void set_capability(int major) {
+    machine().capability = major;
+}
+
+void set_warpgroups_differ(bool differ) {
+    machine().warpgroups_differ = differ;
 }
 
 std::uint64_t launches() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -44,6 +45,7 @@ struct Device {
     DeviceMemory memory;
     std::set<Stream*> streams;
     cudaError_t error = cudaSuccess;  // of its work: stays
+    std::map<const void*, std::size_t> shared_bytes;  // that kernels have asked for
 };
 
 class Machine {
@@ -57,6 +59,8 @@ class Machine {
     bool hung = false;  // the host waited for what could not come
     cudaError_t last_error = cudaSuccess;
     std::uint64_t kernels_to_loss = 0;  // 0: never
+    int capability = 9;                 // its first number
+    bool warpgroups_differ = false;
 
     [[nodiscard]] int count() const { return static_cast<int>(devices_.size()); }
     [[nodiscard]] Device& device(int index) { return *devices_[static_cast<std::size_t>(index)]; }

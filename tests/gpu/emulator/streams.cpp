@@ -52,7 +52,8 @@ cudaError_t write_now(const void* device_address, bool valid, const std::functio
 
 }  // namespace
 
-cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::vector<ParameterBytes> parameters,
+cudaError_t enqueue_kernel(const void* kernel, const cudaLaunchConfig_t& config,
+                           std::vector<ParameterBytes> parameters,
                            std::function<void()> thread_body) {
     const bool host_address = std::any_of(parameters.begin(), parameters.end(), holds_host_address);
     const dim3 grid = config.gridDim;
@@ -60,6 +61,10 @@ cudaError_t enqueue_kernel(const cudaLaunchConfig_t& config, std::vector<Paramet
         return machine().report(cudaErrorInvalidValue);
     const int device = config.stream->device;
     if (device != current_device()) return machine().report(cudaErrorInvalidResourceHandle);
+    const auto& asked = machine().device(device).shared_bytes;
+    const auto more = asked.find(kernel);
+    if (config.dynamicSmemBytes > (more != asked.end() ? more->second : kSharedBytesFree))
+        return machine().report(cudaErrorInvalidValue);
     const auto run = [config, host_address, device, body = std::move(thread_body)] {
         machine().count_kernel(device);
         const std::string what = host_address ? "a kernel's parameter is the address of host memory"
@@ -121,7 +126,16 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     if (device < 0 || device >= machine().count()) return machine().report(cudaErrorInvalidDevice);
-    *properties = {"emulated device", DeviceMemory::kTotalBytes, 8, 0, 4, 1 << 20};
+    *properties = {"emulated device", DeviceMemory::kTotalBytes, machine().capability, 0, 4, 1 << 20};
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        static_cast<std::size_t>(value) > kSharedBytesMax) {
+        return machine().report(cudaErrorInvalidValue);
+    }
+    machine().current().shared_bytes[kernel] = static_cast<std::size_t>(value);
     return cudaSuccess;
 }
 

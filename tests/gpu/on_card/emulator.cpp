@@ -18,6 +18,10 @@ void reset_machine(int) {}
 
 void lose_device_after(std::uint64_t) {}
 
+void set_capability(int) {}
+
+void set_warpgroups_differ(bool) {}
+
 std::uint64_t launches() {
     return 0;
 }
