@@ -26,10 +26,9 @@ model::BackendInfo describe(const std::vector<DeviceModel>& ranks, const CudaOpt
     const cudaDeviceProp& card = cards.kind;
     model::BackendInfo info;
     info.kind = "cuda";
-    info.arithmetic =
-        fmt::format("{} on {}{}{}", model.on_tensor_units() ? "float16" : "float32",
-                    ranks.size() == 1 ? "" : fmt::format("{} x ", ranks.size()), card.name,
-                    cards.warpgroups ? ", prompts by warpgroups" : "");
+    info.arithmetic = fmt::format("{} on {}{}{}", model.on_tensor_units() ? "float16" : "float32",
+                                  ranks.size() == 1 ? "" : fmt::format("{} x ", ranks.size()),
+                                  card.name, cards.warpgroups ? ", prompts by warpgroups" : "");
     // Tensor units add up in a way of their generation's own; all else is the same on every card.
     const int generation = model.on_tensor_units() ? 10 * card.major + card.minor : 0;
     info.fingerprint =

@@ -57,8 +57,7 @@ void to_halves_truth(const ToHalves& p) {
         p.out.unscale[row] = static_cast<float>(std::ldexp(1.0, -shift));
         for (std::uint32_t c = 0; c < p.out.stride; ++c) {
             const double value = c < p.columns ? std::ldexp(double{x[c]}, shift) : 0.0;
-            p.out.values[place_of(p.out, row, c)] =
-                model::float_to_half(static_cast<float>(value));
+            p.out.values[place_of(p.out, row, c)] = model::float_to_half(static_cast<float>(value));
         }
     }
 }

@@ -20,7 +20,7 @@ constexpr unsigned kBlockThreads = kThreads + 128;  // with the warpgroup that c
 constexpr unsigned kOutputsOfBlock = kWarps * kRowsOfWarp;
 constexpr unsigned kSteps = 4;  // products of half a chunk, one after another
 constexpr unsigned kSides = 2;  // that use the same weights: halves of the rows
-constexpr unsigned kGroupBytes = kHalfTileRows * 16;  // eight columns of a tile
+constexpr unsigned kGroupBytes = kHalfTileRows * 16;                  // eight columns of a tile
 constexpr unsigned kHalfBytes = kChunkColumns / 2 / 8 * kGroupBytes;  // half a chunk of a tile
 
 // For two products' rows of activations. In shared memory: halves of chunks, totals, barriers.
@@ -187,8 +187,8 @@ class WarpgroupBlock {
             for (unsigned side = 0; side < kSides; ++side) {
                 // The other tile, or the other half of one.
                 const unsigned beside = Own::kTiles == 2 ? kHalfBytes : kGroupBytes / 2;
-                const std::byte* const at = shared_ + stage * Own::kStageBytes + side * beside +
-                                            2 * step * kGroupBytes;
+                const std::byte* const at =
+                    shared_ + stage * Own::kStageBytes + side * beside + 2 * step * kGroupBytes;
                 multiply(sums_[side], operands_[kHalf][step],
                          ptx::warpgroup_operand(at, kGroupBytes), accumulate || step > 0);
             }
@@ -238,7 +238,7 @@ class WarpgroupBlock {
     float* const totals_;                  // [sides][sums], each of as many as threads multiply
     const std::uint32_t first_tile_, first_output_, chunks_;
     HalfChunkWeights<kType> weights_, next_;
-    std::uint32_t operands_[2][kSteps][4];  // of the halves of a chunk
+    std::uint32_t operands_[2][kSteps][4];    // of the halves of a chunk
     ptx::WarpgroupSums<kRows> sums_[kSides];  // of a part
 };
 
@@ -272,8 +272,8 @@ void warpgroup_matmul(const HalfMatmul& p, cudaStream_t stream) {
     constexpr unsigned kBlocksMin = 132;  // multiprocessors of an H200
     const dim3 large = grid_of(p, 256);
     for_half_weight_type(p.w.type, [&]<WeightType kType>() {
-        large.x * large.y >= kBlocksMin ? launch_rows<kType, 128>(p, stream)
-                                        : launch_rows<kType, 64>(p, stream);
+        large.x* large.y >= kBlocksMin ? launch_rows<kType, 128>(p, stream)
+                                       : launch_rows<kType, 64>(p, stream);
     });
 }
 

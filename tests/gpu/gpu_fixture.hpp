@@ -39,6 +39,12 @@ inline bool have_cards(int count) {
     return cudaGetDeviceCount(&present) == cudaSuccess && present >= count;
 }
 
+// Products of warpgroups; a card without them has nothing to test there.
+inline bool have_warpgroups() {
+    cudaDeviceProp card{};
+    return cudaGetDeviceProperties(&card, 0) == cudaSuccess && card.major == 9 && card.minor == 0;
+}
+
 inline gpu::CudaOptions small_cuda_options(int cards = 1) {
     gpu::CudaOptions options;
     options.cards = static_cast<std::uint32_t>(cards);

@@ -1,5 +1,6 @@
 // Products on tensor units: against sums in double of the same halves, and every row's bits against
 // those that it has alone, whichever way the launch takes.
+#include "gpu/cards.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/kernels/half_matmul.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
@@ -154,8 +155,11 @@ TEST_CASE_METHOD(EmulatorFixture, "activations lie in tiles as their truth says"
     const DeviceHalves halves(kRows, kColumns, HalfOrder::tiles);
     std::vector<std::uint16_t> expected = halves.values.download();
     std::vector<float> unscale(kRows);
-    to_halves_truth({x.data(), {expected.data(), unscale.data(), halves.view.stride,
-                     HalfOrder::tiles}, kRows, kColumns, kColumns});
+    to_halves_truth({x.data(),
+                     {expected.data(), unscale.data(), halves.view.stride, HalfOrder::tiles},
+                     kRows,
+                     kColumns,
+                     kColumns});
     to_halves({in.data(), halves.view, kRows, kColumns, kColumns}, stream.get());
     stream.synchronise();
     CHECK(halves.values.download() == expected);
@@ -168,9 +172,10 @@ TEST_CASE_METHOD(EmulatorFixture, "activations lie in tiles as their truth says"
 
 TEST_CASE_METHOD(EmulatorFixture, "products of warpgroups have the bits of a warp's",
                  "[gpu][kernels]") {
+    if (!have_warpgroups()) return;
     using enum model::TensorType;
     const auto type = GENERATE(f16, bf16, q8_0, q4_0, q4_1, q4_k, q5_k, q6_k);
-    // Rests of blocks on both sides; the last is many enough for blocks of 256 rows.
+    // Rests of blocks on both sides.
     const auto [rows, outputs] = GENERATE(std::pair{66U, 19U}, std::pair{130U, 150U});
     const auto seed = GENERATE(0U, 4U, 6U);
     CAPTURE(model::to_string(type), rows, seed);
@@ -191,9 +196,14 @@ TEST_CASE_METHOD(EmulatorFixture, "products of warpgroups have the bits of a war
           multiply(buffer, x, rows, columns, &before, HalfOrder::tiles));
 }
 
+TEST_CASE_METHOD(EmulatorFixture, "a card's warpgroups agree with its warps", "[gpu][kernels]") {
+    CHECK(find_cards(0, 1).value().warpgroups == have_warpgroups());
+}
+
 TEST_CASE_METHOD(EmulatorFixture, "blocks of 256 rows have the bits of blocks of 128",
                  "[gpu][kernels]") {
-    // 133 blocks of 256 rows: just enough for them; one block of 128 rows' worth of the same.
+    if (!have_warpgroups()) return;
+    // 133 blocks of 256 rows: just enough to be taken.
     constexpr std::uint32_t kRows = 7 * 256 - 100, kOutputRows = 19 * 128 - 5, kColumns = 256;
     Random random(5);
     const RandomMatrix matrix(model::TensorType::q4_1, kOutputRows, kColumns, random);

@@ -52,16 +52,20 @@ TEST_CASE_METHOD(EmulatorFixture, "time of products on tensor units", "[.bench]"
     const auto x = DeviceBuffer<float>::upload(std::vector<float>(kRowsMost * kWidth, 0.5F));
     const DeviceBuffer<std::uint16_t> halves(std::size_t{kRowsMost} * kWidth);
     const DeviceBuffer<float> unscale(kRowsMost), out(std::size_t{kRowsMost} * kWidth);
-    const HalfRows view{halves.data(), unscale.data(), kWidth};
+    const auto order = GENERATE(HalfOrder::rows, HalfOrder::tiles);
+    if (order == HalfOrder::tiles && !have_warpgroups()) return;
+    const HalfRows view{halves.data(), unscale.data(), kWidth, order};
     to_halves({x.data(), view, kRowsMost, kWidth, kWidth}, stream.get());
-    for (const std::uint32_t rows : {1U, 8U, 32U, 64U, 128U, kRowsMost}) {
+    for (const std::uint32_t rows : {1U, 8U, 32U, 64U, 128U, 512U, kRowsMost}) {
+        if (order == HalfOrder::tiles && rows <= kNarrowRowsMax) continue;
         const double seconds = median_seconds(stream, [&](int run) {
             const MatrixBuffer& w = matrices[static_cast<std::size_t>(run) % matrices.size()];
             half_matmul({w.view, view, out.data(), rows, kWidth, false}, stream.get());
         });
         const MatrixBuffer& w = matrices.front();
-        report(std::string(model::to_string(type)) + " 4096 x 4096", rows, seconds,
-               static_cast<double>(w.data.bytes() + w.scales.bytes()),
+        report(std::string(model::to_string(type)) + " 4096 x 4096" +
+                   (order == HalfOrder::tiles ? " by warpgroups" : ""),
+               rows, seconds, static_cast<double>(w.data.bytes() + w.scales.bytes()),
                2.0 * rows * kWidth * kWidth);
         CHECK(seconds > 0);
     }

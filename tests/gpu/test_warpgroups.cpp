@@ -78,15 +78,13 @@ __global__ void multiply_kernel(const Multiply p) {
         const bool other = p.mistake == Mistake::other_operand_in_a_warp && warp_index() == 2;
         const bool outside = p.mistake == Mistake::outside_shared_memory;
         const unsigned at = outside ? 2 * kStepBytes : (other ? 1 - step : step) * kStepBytes;
-        ptx::multiply_64x64x16(c, a[step], ptx::warpgroup_operand(b + at, kStepBytes / 2), step > 0);
+        ptx::multiply_64x64x16(c, a[step], ptx::warpgroup_operand(b + at, kStepBytes / 2),
+                               step > 0);
     }
     ptx::commit_products();
     if (p.mistake == Mistake::operand_overwritten) a[1][0] = 0;
-    if (p.mistake == Mistake::shared_overwritten) {
-        // Warp 3 is done only when the others have written.
-        if (warp_index() == 3) __syncwarp();
-        if (threadIdx.x < 8) b[kStepBytes + threadIdx.x] = std::byte{0};
-    }
+    if (p.mistake == Mistake::shared_overwritten && threadIdx.x < 8)
+        b[kStepBytes + threadIdx.x] = std::byte{0};
     if (p.mistake != Mistake::no_wait_for_products) ptx::wait_for_products<0>();
     for (unsigned i = 0; i < kColumns / 2; ++i) {
         const unsigned row = warp_index() * 16 + lane_index() / 4 + i % 4 / 2 * 8;
@@ -157,8 +155,7 @@ bool seen(const Operands& operands, Mistake mistake) {
 
 }  // namespace
 
-TEST_CASE_METHOD(EmulatorFixture, "a warpgroup multiplies by the manual's layout",
-                 "[gpu][kernels][emulator]") {
+TEST_CASE_METHOD(EmulatorFixture, "a warpgroup multiplies by the manual's layout", "[emulator]") {
     CHECK_FALSE(seen(random_operands(), Mistake::none));
 }
 
@@ -173,7 +170,7 @@ TEST_CASE_METHOD(EmulatorFixture, "mistakes with warpgroups and barriers are see
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "a card whose warpgroups add up otherwise is used without them",
-                 "[gpu][emulator]") {
+                 "[emulator]") {
     CHECK(find_cards(0, 1).value().warpgroups);
     emulator::set_warpgroups_differ(true);
     CHECK_FALSE(find_cards(0, 1).value().warpgroups);

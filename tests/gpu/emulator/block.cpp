@@ -136,8 +136,8 @@ class BlockRunner {
     bool backwards_ = false;
     bool eager_ = false;
     std::map<const void*, ByteBarrier> barriers_;  // of this block
-    bool any_ran_ = false;         // in this round
-    std::size_t shared_size_ = 0;  // of this block, in bytes
+    bool any_ran_ = false;                         // in this round
+    std::size_t shared_size_ = 0;                  // of this block, in bytes
     const std::function<void()>* body_ = nullptr;
     Thread* current_ = nullptr;
     Fiber scheduler_;  // who called run()

@@ -44,7 +44,7 @@ struct Stream {
 struct Device {
     DeviceMemory memory;
     std::set<Stream*> streams;
-    cudaError_t error = cudaSuccess;  // of its work: stays
+    cudaError_t error = cudaSuccess;                  // of its work: stays
     std::map<const void*, std::size_t> shared_bytes;  // that kernels have asked for
 };
 

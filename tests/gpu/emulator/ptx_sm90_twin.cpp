@@ -6,8 +6,8 @@
 #include <cstring>
 #include <span>
 
-#include <cuda_ptx_sm90_twin.hpp>
 #include <cuda_runtime.h>
+#include <cuda_ptx_sm90_twin.hpp>
 #include "tests/gpu/emulator/block.hpp"
 #include "tests/gpu/emulator/machine.hpp"
 
@@ -103,8 +103,8 @@ void multiply(void* const* lanes, std::size_t product) {
             __m256 sum = _mm256_load_ps(&c[row][column]);
             for (unsigned i = 0; i < kInner; ++i) {
                 const unsigned k = machine().warpgroups_differ ? kInner - 1 - i : i;
-                sum = _mm256_fmadd_ps(_mm256_set1_ps(a[row][k]), _mm256_loadu_ps(&b[k][column]),
-                                      sum);
+                sum =
+                    _mm256_fmadd_ps(_mm256_set1_ps(a[row][k]), _mm256_loadu_ps(&b[k][column]), sum);
             }
             _mm256_store_ps(&c[row][column], sum);
         }
@@ -151,8 +151,7 @@ void start_product(std::span<float> c, const std::uint32_t* a, std::uint64_t b, 
     const Operand operand(b);
     const auto columns = static_cast<unsigned>(c.size()) * 2;
     if (!own.begun) fail_kernel("a warpgroup's product that no fence came before");
-    if (operand.columns_on != kEightColumns ||
-        !in_shared_memory(operand.at(0, 0), kColumnBytes) ||
+    if (operand.columns_on != kEightColumns || !in_shared_memory(operand.at(0, 0), kColumnBytes) ||
         !in_shared_memory(operand.at(1, columns - 1), kColumnBytes)) {
         fail_kernel("a warpgroup's operand that is not in shared memory");
     }
@@ -208,8 +207,8 @@ void count_arrival(std::uint64_t* at, std::uint32_t bytes) {
 std::uint64_t warpgroup_operand(const void* shared, std::uint32_t rows_on) {
     if (reinterpret_cast<std::uintptr_t>(shared) % 16 != 0 || rows_on % 16 != 0)
         fail_kernel("a warpgroup's operand that is not aligned to 16 bytes");
-    const auto address = static_cast<std::uint64_t>(static_cast<const unsigned char*>(shared) -
-                                                    shared_begin());
+    const auto address =
+        static_cast<std::uint64_t>(static_cast<const unsigned char*>(shared) - shared_begin());
     return (address & 0x3FFFF) >> 4 | std::uint64_t{rows_on >> 4} << 16 |
            std::uint64_t{kEightColumns >> 4} << 32;
 }

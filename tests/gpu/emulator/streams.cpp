@@ -126,7 +126,8 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     if (device < 0 || device >= machine().count()) return machine().report(cudaErrorInvalidDevice);
-    *properties = {"emulated device", DeviceMemory::kTotalBytes, machine().capability, 0, 4, 1 << 20};
+    *properties = {
+        "emulated device", DeviceMemory::kTotalBytes, machine().capability, 0, 4, 1 << 20};
     return cudaSuccess;
 }
 
