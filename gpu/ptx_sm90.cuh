@@ -17,10 +17,9 @@
 
 namespace troupe::gpu::ptx {
 
-// In a lane, of 64 rows and kColumns: sum 4 j + i is the sum i of a product of 16 x 8 (gpu/ptx.cuh)
-// of the warp's 16 rows and the columns 8 j .. 8 j + 7.
-template <unsigned kColumns>
-using WarpgroupSums = float[kColumns / 2];
+// In a lane, of 64 x 64: sum 4 j + i is the sum i of a product of 16 x 8 (gpu/ptx.cuh) of the
+// warp's 16 rows and the columns 8 j .. 8 j + 7.
+using WarpgroupSums = float[32];
 
 // Lies in shared memory. A phase is over when all of its arrivals have come, and all bytes that
 // they said would.
@@ -33,7 +32,6 @@ using emulator::arrive_expecting;
 using emulator::commit_products;
 using emulator::copy_bytes_async;
 using emulator::init_barrier;
-using emulator::multiply_64x128x16;
 using emulator::multiply_64x64x16;
 using emulator::show_barriers;
 using emulator::wait_for_phase;
@@ -46,8 +44,7 @@ template <unsigned kProducts>
 void begin_products(std::uint32_t (&)[kProducts][4]) {
     emulator::begin_products();
 }
-template <unsigned kSums>
-void sums_are_there(float (&)[kSums]) {}
+inline void sums_are_there(WarpgroupSums&) {}
 inline void leave_registers() {}
 inline void take_registers() {}
 
@@ -76,11 +73,11 @@ __device__ __forceinline__ void begin_products(std::uint32_t (&a)[kProducts][4])
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// c = a b, or c += a b, for a of 64 x 16 and b of 16 x 64 or 16 x 128 halves: warp w of the
+// c = a b, or c += a b, for a of 64 x 16 and b of 16 x 64 halves: warp w of the
 // warpgroup has rows 16 w .. 16 w + 15 of `a` and `c`, `a` spread over its lanes as a product of
 // 16 x 8 x 16 wants it. Goes on beside the program: until wait_for_products() nobody may touch `c`,
 // `a` or `b`.
-__device__ __forceinline__ void multiply_64x64x16(WarpgroupSums<64>& c, const std::uint32_t (&a)[4],
+__device__ __forceinline__ void multiply_64x64x16(WarpgroupSums& c, const std::uint32_t (&a)[4],
                                                   std::uint64_t b, bool accumulate) {
     asm volatile(
         "{\n"
@@ -99,34 +96,6 @@ __device__ __forceinline__ void multiply_64x64x16(WarpgroupSums<64>& c, const st
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),
           "r"(static_cast<std::uint32_t>(accumulate)));
 }
-__device__ __forceinline__ void multiply_64x128x16(WarpgroupSums<128>& c,
-                                                   const std::uint32_t (&a)[4], std::uint64_t b,
-                                                   bool accumulate) {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "setp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n"
-        "}\n"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]), "+f"(c[4]), "+f"(c[5]), "+f"(c[6]),
-          "+f"(c[7]), "+f"(c[8]), "+f"(c[9]), "+f"(c[10]), "+f"(c[11]), "+f"(c[12]), "+f"(c[13]),
-          "+f"(c[14]), "+f"(c[15]), "+f"(c[16]), "+f"(c[17]), "+f"(c[18]), "+f"(c[19]), "+f"(c[20]),
-          "+f"(c[21]), "+f"(c[22]), "+f"(c[23]), "+f"(c[24]), "+f"(c[25]), "+f"(c[26]), "+f"(c[27]),
-          "+f"(c[28]), "+f"(c[29]), "+f"(c[30]), "+f"(c[31]), "+f"(c[32]), "+f"(c[33]), "+f"(c[34]),
-          "+f"(c[35]), "+f"(c[36]), "+f"(c[37]), "+f"(c[38]), "+f"(c[39]), "+f"(c[40]), "+f"(c[41]),
-          "+f"(c[42]), "+f"(c[43]), "+f"(c[44]), "+f"(c[45]), "+f"(c[46]), "+f"(c[47]), "+f"(c[48]),
-          "+f"(c[49]), "+f"(c[50]), "+f"(c[51]), "+f"(c[52]), "+f"(c[53]), "+f"(c[54]), "+f"(c[55]),
-          "+f"(c[56]), "+f"(c[57]), "+f"(c[58]), "+f"(c[59]), "+f"(c[60]), "+f"(c[61]), "+f"(c[62]),
-          "+f"(c[63])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),
-          "r"(static_cast<std::uint32_t>(accumulate)));
-}
-
 // Closes a group of products.
 __device__ __forceinline__ void commit_products() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -139,11 +108,10 @@ __device__ __forceinline__ void wait_for_products() {
 }
 
 // After a wait: the compiler may not have looked at the sums before it.
-template <unsigned kSums>
-__device__ __forceinline__ void sums_are_there(float (&c)[kSums]) {
+__device__ __forceinline__ void sums_are_there(WarpgroupSums& c) {
 #pragma unroll
-    for (unsigned i = 0; i < kSums; ++i)
-        asm volatile("" : "+f"(c[i])::"memory");
+    for (float& sum : c)
+        asm volatile("" : "+f"(sum)::"memory");
 }
 
 __device__ __forceinline__ void init_barrier(ArrivalBarrier* barrier, std::uint32_t arrivals) {

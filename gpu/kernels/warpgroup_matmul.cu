@@ -1,12 +1,11 @@
 // Products of many rows on cards of compute capability 9.0. A warpgroup takes 64 weight rows, 16 a
-// warp, and multiplies them by 128 or 256 rows of activations. Weights go from memory to registers
+// warp, and multiplies them by 128 rows of activations. Weights go from memory to registers
 // and are expanded to halves there, as for all products; activations are read by tensor units from
 // shared memory, where they lie as in device memory, so that one copy of 16 KiB brings half a chunk
 // of 128 rows. While products of one half of a chunk go on, the other half's weights are expanded.
 //
-// Two warpgroups share the activations; a third has one thread that starts copies, up to three
-// halves ahead, when all warps have left what lay there. Sums of a part stay in registers; those of
-// the parts before it wait in shared memory, at a place of each thread's own.
+// Two warpgroups share the activations; a third has one thread that starts copies, up to six halves
+// ahead, when all warps have left what lay there.
 #include "gpu/kernels/half_matmul.hpp"
 #include "gpu/kernels/half_products.cuh"
 #include "gpu/ptx_sm90.cuh"
@@ -18,24 +17,17 @@ constexpr unsigned kWarps = 8;  // that multiply
 constexpr unsigned kThreads = kWarps * kWarpLanes;
 constexpr unsigned kBlockThreads = kThreads + 128;  // with the warpgroup that copies
 constexpr unsigned kOutputsOfBlock = kWarps * kRowsOfWarp;
-constexpr unsigned kSteps = 4;  // products of half a chunk, one after another
-constexpr unsigned kSides = 2;  // that use the same weights: halves of the rows
-constexpr unsigned kGroupBytes = kHalfTileRows * 16;                  // eight columns of a tile
-constexpr unsigned kHalfBytes = kChunkColumns / 2 / 8 * kGroupBytes;  // half a chunk of a tile
-
-// For two products' rows of activations. In shared memory: halves of chunks, totals, barriers.
-template <unsigned kRows>
-struct Places {
-    static constexpr unsigned kTiles = kSides * kRows / kHalfTileRows;
-    static constexpr unsigned kSums = kRows / 2;  // of a lane, a side
-    static constexpr unsigned kStages = 6 / kTiles;
-    static constexpr unsigned kStageBytes = kTiles * kHalfBytes;
-    static constexpr unsigned kTotals = kStages * kStageBytes;
-    static constexpr unsigned kBarriers = kTotals + kSides * kSums * kThreads * sizeof(float);
-    static constexpr unsigned kBytes = kBarriers + 2 * kStages * sizeof(ptx::ArrivalBarrier);
-};
+constexpr unsigned kGroupBytes = kHalfTileRows * 16;                   // eight columns of a tile
+constexpr unsigned kStageBytes = kChunkColumns / 2 / 8 * kGroupBytes;  // half a chunk
+constexpr unsigned kStages = 6;
+constexpr unsigned kSharedBytes = kStages * kStageBytes + 2 * kStages * sizeof(ptx::ArrivalBarrier);
 
 #if defined(TROUPE_SM90)
+
+constexpr unsigned kSteps = 4;  // products of half a chunk, one after another
+constexpr unsigned kSides = 2;  // of as many rows of activations each, with the same weights
+constexpr unsigned kSideRows = kHalfTileRows / kSides;
+constexpr unsigned kSums = kSideRows / 2;  // of a lane, a side
 
 // Half a chunk of 16 weight rows, as a lane has it: of types of 16 bits it is loaded by itself, of
 // smaller ones both halves are.
@@ -91,22 +83,21 @@ struct HalfChunkWeights {
     }
 };
 
-// 128 weight rows, and twice kRows rows of activations.
-template <WeightType kType, unsigned kRows>
+// 128 weight rows, and as many rows of activations.
+template <WeightType kType>
 class WarpgroupBlock {
  public:
     __device__ __forceinline__ explicit WarpgroupBlock(const HalfMatmul& p)
         : p_(p),
           shared_(shared_memory<std::byte>()),
-          barriers_(reinterpret_cast<ptx::ArrivalBarrier*>(shared_ + Own::kBarriers)),
-          totals_(reinterpret_cast<float*>(shared_ + Own::kTotals) + threadIdx.x),
-          first_tile_(blockIdx.x * Own::kTiles),
+          barriers_(reinterpret_cast<ptx::ArrivalBarrier*>(shared_ + kStages * kStageBytes)),
+          tile_(blockIdx.x),
           first_output_(blockIdx.y * kOutputsOfBlock + warp_index() * kRowsOfWarp),
           chunks_(chunks_of(p)) {}
 
     __device__ __forceinline__ void run() {
         if (threadIdx.x == 0) {
-            for (unsigned stage = 0; stage < Own::kStages; ++stage) {
+            for (unsigned stage = 0; stage < kStages; ++stage) {
                 ptx::init_barrier(filled(stage), 1);
                 ptx::init_barrier(left(stage), kWarps);
             }
@@ -123,37 +114,29 @@ class WarpgroupBlock {
     }
 
  private:
-    using Own = Places<kRows>;
-
     __device__ __forceinline__ ptx::ArrivalBarrier* filled(unsigned stage) {
         return barriers_ + stage;
     }
     __device__ __forceinline__ ptx::ArrivalBarrier* left(unsigned stage) {
-        return barriers_ + Own::kStages + stage;
+        return barriers_ + kStages + stage;
     }
 
     __device__ __forceinline__ void copy_all() {
-        const std::byte* const values = reinterpret_cast<const std::byte*>(p_.x.values);
-        const unsigned tiles = (p_.rows + kHalfTileRows - 1) / kHalfTileRows;
+        const std::byte* const values = reinterpret_cast<const std::byte*>(p_.x.values) +
+                                        std::size_t{tile_} * 2 * chunks_ * kStageBytes;
         for (std::uint32_t half = 0; half < 2 * chunks_; ++half) {
-            const unsigned stage = half % Own::kStages;
-            const std::uint32_t turn = half / Own::kStages;
+            const unsigned stage = half % kStages;
+            const std::uint32_t turn = half / kStages;
             if (turn > 0) ptx::wait_for_phase(left(stage), (turn - 1) % 2);
-            ptx::arrive_expecting(filled(stage), Own::kStageBytes);
-            for (unsigned i = 0; i < Own::kTiles; ++i) {
-                // A last block without a second tile takes its first one twice.
-                const std::size_t tile = first_tile_ + i < tiles ? first_tile_ + i : first_tile_;
-                ptx::copy_bytes_async(shared_ + stage * Own::kStageBytes + i * kHalfBytes,
-                                      values + (tile * 2 * chunks_ + half) * kHalfBytes, kHalfBytes,
-                                      filled(stage));
-            }
+            ptx::arrive_expecting(filled(stage), kStageBytes);
+            ptx::copy_bytes_async(shared_ + stage * kStageBytes,
+                                  values + std::size_t{half} * kStageBytes, kStageBytes,
+                                  filled(stage));
         }
     }
 
     __device__ __forceinline__ void multiply_all() {
-#pragma unroll
-        for (unsigned i = 0; i < kSides * Own::kSums; ++i)
-            totals_[i * kThreads] = 0;
+        float totals[kSides][kSums] = {};
         next_.load(p_.w, first_output_, 0, 0);
         for (std::uint32_t part = 0; part < kColumnParts; ++part) {
             const std::uint32_t begin = part_begin(chunks_, part);
@@ -163,47 +146,42 @@ class WarpgroupBlock {
                 multiply_half<0>(chunk, chunk > begin);
                 multiply_half<1>(chunk, true);
             }
-            add_part();
+            add_part(totals);
         }
-        for (unsigned i = 0; i < kSides * Own::kSums; ++i)
-            write_total(i);
+#pragma unroll
+        for (unsigned i = 0; i < kSides * kSums; ++i) {
+            const unsigned of_product = i % kSumsOfTile;
+            const std::uint32_t row = tile_ * kHalfTileRows + i / kSumsOfTile * kTileRows +
+                                      row_of(lane_index(), of_product);
+            write_sum(p_, row, first_output_ + output_of(lane_index(), of_product),
+                      totals[i / kSums][i % kSums]);
+        }
     }
 
     template <unsigned kHalf>
     __device__ __forceinline__ void multiply_half(std::uint32_t chunk, bool accumulate) {
         const std::uint32_t half = 2 * chunk + kHalf;
-        const unsigned stage = half % Own::kStages;
+        const unsigned stage = half % kStages;
         // Until those of two halves ago are done, their operands are still being read.
         ptx::wait_for_products<1>();
-        if (half >= 2 && lane_index() == 0) ptx::arrive(left((half - 2) % Own::kStages));
+        if (half >= 2 && lane_index() == 0) ptx::arrive(left((half - 2) % kStages));
         if (HalfChunkWeights<kType>::kByHalves || kHalf == 0) weights_ = next_;
         load_next<kHalf>(chunk);
         weights_.expand(kHalf, operands_[kHalf]);
-        ptx::wait_for_phase(filled(stage), half / Own::kStages % 2);
+        ptx::wait_for_phase(filled(stage), half / kStages % 2);
         ptx::begin_products(operands_[kHalf]);
 #pragma unroll
         for (unsigned step = 0; step < kSteps; ++step) {
 #pragma unroll
             for (unsigned side = 0; side < kSides; ++side) {
-                // The other tile, or the other half of one.
-                const unsigned beside = Own::kTiles == 2 ? kHalfBytes : kGroupBytes / 2;
                 const std::byte* const at =
-                    shared_ + stage * Own::kStageBytes + side * beside + 2 * step * kGroupBytes;
-                multiply(sums_[side], operands_[kHalf][step],
-                         ptx::warpgroup_operand(at, kGroupBytes), accumulate || step > 0);
+                    shared_ + stage * kStageBytes + 2 * step * kGroupBytes + side * kSideRows * 16;
+                ptx::multiply_64x64x16(sums_[side], operands_[kHalf][step],
+                                       ptx::warpgroup_operand(at, kGroupBytes),
+                                       accumulate || step > 0);
             }
         }
         ptx::commit_products();
-    }
-
-    __device__ __forceinline__ static void multiply(ptx::WarpgroupSums<kRows>& c,
-                                                    const std::uint32_t (&a)[4], std::uint64_t b,
-                                                    bool accumulate) {
-        if constexpr (kRows == 128) {
-            ptx::multiply_64x128x16(c, a, b, accumulate);
-        } else {
-            ptx::multiply_64x64x16(c, a, b, accumulate);
-        }
     }
 
     template <unsigned kHalf>
@@ -213,67 +191,45 @@ class WarpgroupBlock {
         if (any && next < chunks_) next_.load(p_.w, first_output_, next, 1 - kHalf);
     }
 
-    __device__ __forceinline__ void add_part() {
+    // The part's sums to those of the parts before it.
+    __device__ __forceinline__ void add_part(float (&totals)[kSides][kSums]) {
         ptx::wait_for_products<0>();
 #pragma unroll
         for (unsigned side = 0; side < kSides; ++side) {
             ptx::sums_are_there(sums_[side]);
 #pragma unroll
-            for (unsigned i = 0; i < Own::kSums; ++i)
-                totals_[(side * Own::kSums + i) * kThreads] += sums_[side][i];
+            for (unsigned i = 0; i < kSums; ++i)
+                totals[side][i] += sums_[side][i];
         }
-    }
-
-    __device__ __forceinline__ void write_total(unsigned i) const {
-        const unsigned of_product = i % kSumsOfTile;
-        const std::uint32_t row = first_tile_ * kHalfTileRows + i / kSumsOfTile * kTileRows +
-                                  row_of(lane_index(), of_product);
-        write_sum(p_, row, first_output_ + output_of(lane_index(), of_product),
-                  totals_[i * kThreads]);
     }
 
     const HalfMatmul& p_;
     std::byte* const shared_;
     ptx::ArrivalBarrier* const barriers_;  // filled [stages], left [stages]
-    float* const totals_;                  // [sides][sums], each of as many as threads multiply
-    const std::uint32_t first_tile_, first_output_, chunks_;
+    const std::uint32_t tile_, first_output_, chunks_;
     HalfChunkWeights<kType> weights_, next_;
-    std::uint32_t operands_[2][kSteps][4];    // of the halves of a chunk
-    ptx::WarpgroupSums<kRows> sums_[kSides];  // of a part
+    std::uint32_t operands_[2][kSteps][4];  // of the halves of a chunk
+    ptx::WarpgroupSums sums_[kSides];       // of a part
 };
 
 #endif
 
-template <WeightType kType, unsigned kRows>
+template <WeightType kType>
 __global__ void __launch_bounds__(kBlockThreads, 1) warpgroup_kernel(const HalfMatmul p) {
 #if defined(TROUPE_SM90)
-    WarpgroupBlock<kType, kRows>(p).run();
+    WarpgroupBlock<kType>(p).run();
 #else
     (void)p;  // nothing is written, which warpgroups_agree() sees
 #endif
 }
 
-dim3 grid_of(const HalfMatmul& p, unsigned rows_of_block) {
-    return {(p.rows + rows_of_block - 1) / rows_of_block,
-            (p.w.rows + kOutputsOfBlock - 1) / kOutputsOfBlock};
-}
-
-template <WeightType kType, unsigned kRows>
-void launch_rows(const HalfMatmul& p, cudaStream_t stream) {
-    launch(warpgroup_kernel<kType, kRows>, grid_of(p, kSides * kRows), kBlockThreads,
-           Places<kRows>::kBytes, stream, p);
-}
-
 }  // namespace
 
-// Blocks of more rows take less of the cache for a product; of fewer rows there are more, where a
-// card would have too few.
 void warpgroup_matmul(const HalfMatmul& p, cudaStream_t stream) {
-    constexpr unsigned kBlocksMin = 132;  // multiprocessors of an H200
-    const dim3 large = grid_of(p, 256);
+    const dim3 grid{(p.rows + kHalfTileRows - 1) / kHalfTileRows,
+                    (p.w.rows + kOutputsOfBlock - 1) / kOutputsOfBlock};
     for_half_weight_type(p.w.type, [&]<WeightType kType>() {
-        large.x* large.y >= kBlocksMin ? launch_rows<kType, 128>(p, stream)
-                                       : launch_rows<kType, 64>(p, stream);
+        launch(warpgroup_kernel<kType>, grid, kBlockThreads, kSharedBytes, stream, p);
     });
 }
 

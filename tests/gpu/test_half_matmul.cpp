@@ -200,25 +200,6 @@ TEST_CASE_METHOD(EmulatorFixture, "a card's warpgroups agree with its warps", "[
     CHECK(find_cards(0, 1).value().warpgroups == have_warpgroups());
 }
 
-TEST_CASE_METHOD(EmulatorFixture, "blocks of 256 rows have the bits of blocks of 128",
-                 "[gpu][kernels]") {
-    if (!have_warpgroups()) return;
-    // 133 blocks of 256 rows: just enough to be taken.
-    constexpr std::uint32_t kRows = 7 * 256 - 100, kOutputRows = 19 * 128 - 5, kColumns = 256;
-    Random random(5);
-    const RandomMatrix matrix(model::TensorType::q4_1, kOutputRows, kColumns, random);
-    const std::vector<float> x = random_floats(std::size_t{kRows} * kColumns, random);
-    const MatrixBuffer buffer = upload(matrix);
-    const std::vector<float> all = multiply(buffer, x, kRows, kColumns, nullptr, HalfOrder::tiles);
-    for (const std::uint32_t begin : {0U, 700U, kRows - 100}) {
-        const std::vector<float> own(x.begin() + begin * kColumns,
-                                     x.begin() + (begin + 100) * kColumns);
-        const std::vector<float> some =
-            multiply(buffer, own, 100, kColumns, nullptr, HalfOrder::tiles);
-        CHECK(same_bits(some.data(), all.data() + std::size_t{begin} * kOutputRows, some.size()));
-    }
-}
-
 TEST_CASE_METHOD(EmulatorFixture, "numbers too large for a half are multiplied in float32",
                  "[gpu][kernels]") {
     Random random(1);

@@ -70,7 +70,7 @@ __global__ void multiply_kernel(const Multiply p) {
     if (p.mistake == Mistake::copy_never_awaited) return;
     if (p.mistake != Mistake::no_wait_for_copy) ptx::wait_for_phase(barrier, 0);
     std::uint32_t a[2][4];
-    ptx::WarpgroupSums<kColumns> c;
+    ptx::WarpgroupSums c;
     for (unsigned step = 0; step < 2; ++step)
         load_left(p, step, a[step]);
     if (p.mistake != Mistake::no_fence) ptx::begin_products(a);

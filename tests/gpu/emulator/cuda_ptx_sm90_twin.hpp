@@ -11,8 +11,6 @@ namespace troupe::emulator {
 void begin_products();
 void multiply_64x64x16(float (&c)[32], const std::uint32_t (&a)[4], std::uint64_t b,
                        bool accumulate);
-void multiply_64x128x16(float (&c)[64], const std::uint32_t (&a)[4], std::uint64_t b,
-                        bool accumulate);
 void commit_products();
 void wait_for_products(unsigned pending);
 

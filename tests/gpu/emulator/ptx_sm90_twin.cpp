@@ -222,11 +222,6 @@ void multiply_64x64x16(float (&c)[32], const std::uint32_t (&a)[4], std::uint64_
     start_product(c, a, b, accumulate);
 }
 
-void multiply_64x128x16(float (&c)[64], const std::uint32_t (&a)[4], std::uint64_t b,
-                        bool accumulate) {
-    start_product(c, a, b, accumulate);
-}
-
 void commit_products() {
     ++pending_products().group;
     pending_products().begun = false;
