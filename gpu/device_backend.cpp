@@ -49,7 +49,7 @@ DeviceBackend::DeviceBackend(const Cards& cards, std::vector<DeviceModel> models
       forward_(ranks_.first().forward),
       end_tokens_(DeviceBuffer<model::TokenId>::upload(options.end_tokens)),
       host_end_tokens_(options.end_tokens),
-      with_graphs_(options.graphs && ranks_.count() == 1),
+      with_graphs_(options.graphs),
       graphs_(ranks_, kGraphRowsMax + kPartialsMax, hp_.rope_dimension_count),
       edited_(std::size_t{kScoreRowsMax} * hp_.vocabulary_size),
       slots_(info_.slots_max, info_.context_length, std::numeric_limits<std::uint32_t>::max(),
@@ -128,12 +128,23 @@ void DeviceBackend::wait(model::StepResult& result) {
 
 void DeviceBackend::reset() {
     ranks_.select_first();
-    if (!ranks_.come_to_rest()) throw model::BackendError("exchanges between cards have ended");
+    if (!come_to_rest()) throw model::BackendError("exchanges between cards have ended");
     CUDA_CHECK(cudaDeviceSynchronize());
     started_ = 0;
     read_ = 0;
     held_back_ = nullptr;
     slots_.reset();
+}
+
+void DeviceBackend::end_exchanges() {
+    graphs_.clear();
+    ranks_.end_exchanges();
+}
+
+bool DeviceBackend::come_to_rest() {
+    if (ranks_.come_to_rest()) return true;
+    end_exchanges();
+    return false;
 }
 
 void DeviceBackend::start(const model::StepPlan& plan) {
@@ -160,7 +171,7 @@ void DeviceBackend::compute(StepSlot& step, std::size_t turn) {
     if (with_graphs_ && sizes.rows > 0 && sizes.rows <= kGraphRowsMax) {
         graphs_.run(step.arrays, turn);
     } else {
-        ranks_.run_layers(sizes, ranks_.pointers(turn));
+        ranks_.run_layers(ranks_.all_layers(), sizes, ranks_.pointers(turn));
     }
     const std::size_t vocabulary = hp_.vocabulary_size;
     if (step.scores.size() < step.record.host_scores * vocabulary) {

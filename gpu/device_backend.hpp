@@ -51,9 +51,9 @@ class DeviceBackend final : public model::Backend {
     // Once, before any step. Error: out_of_memory, saying what to change.
     [[nodiscard]] Result<> allocate_pages(const CudaOptions& options);
 
-    // As of Ranks.
-    void end_exchanges() { ranks_.end_exchanges(); }
-    [[nodiscard]] bool come_to_rest() { return ranks_.come_to_rest(); }
+    // As of Ranks; whatever fails in the second is ended by it.
+    void end_exchanges();
+    [[nodiscard]] bool come_to_rest();
 
  private:
     void start(const model::StepPlan& plan);
@@ -77,7 +77,7 @@ class DeviceBackend final : public model::Backend {
     DeviceBuffer<model::TokenId> end_tokens_;
     std::vector<model::TokenId> host_end_tokens_;
     const bool with_graphs_;
-    LayerGraphs graphs_;
+    LayerGraphs graphs_;          // end before exchanges, which they hold
     DeviceBuffer<float> edited_;  // [score rows][vocabulary]
     SlotTable slots_;
     StepBuilder builder_;

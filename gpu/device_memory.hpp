@@ -123,23 +123,44 @@ inline void Stream::wait(const Event& event) const {
     CUDA_CHECK(cudaStreamWaitEvent(get(), event.get(), 0));
 }
 
-// Launches that are recorded once and started together.
+using RecordedGraph =
+    std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Releaser<cudaGraphDestroy>>;
+
+// What this thread puts on a stream is recorded from here on, and not run. Where end() is not
+// reached, it is forgotten, and the stream is as before.
+class Capture {
+ public:
+    explicit Capture(const Stream& stream) {
+        CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
+        stream_.reset(stream.get());
+    }
+    [[nodiscard]] RecordedGraph end() {
+        cudaGraph_t graph = nullptr;
+        CUDA_CHECK(cudaStreamEndCapture(stream_.release(), &graph));
+        return RecordedGraph(graph);
+    }
+
+ private:
+    static void forget(cudaStream_t stream) {
+        cudaGraph_t graph = nullptr;
+        (void)cudaStreamEndCapture(stream, &graph);
+        const RecordedGraph forgotten(graph);
+    }
+
+    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Releaser<forget>> stream_;
+};
+
+// Launches that were recorded and are started together. One that is under way goes on to its end
+// without its owner.
 class Graph {
  public:
-    // `record` puts work on `stream`, which is not run.
-    template <class Record>
-    [[nodiscard]] static Graph capture(const Stream& stream, Record record) {
-        CUDA_CHECK(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal));
-        record();
-        cudaGraph_t graph = nullptr;
-        CUDA_CHECK(cudaStreamEndCapture(stream.get(), &graph));
-        const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Releaser<cudaGraphDestroy>>
-            recorded(graph);
+    // Has its room on the device from now on: a first launch that made it might wait for work under
+    // way. `stream` is one that it will be launched on; nothing may be being recorded.
+    Graph(const RecordedGraph& recorded, const Stream& stream) {
         cudaGraphExec_t executable = nullptr;
-        CUDA_CHECK(cudaGraphInstantiate(&executable, graph, 0));
-        Graph result;
-        result.executable_.reset(executable);
-        return result;
+        CUDA_CHECK(cudaGraphInstantiate(&executable, recorded.get(), 0));
+        executable_.reset(executable);
+        CUDA_CHECK(cudaGraphUpload(executable, stream.get()));
     }
     void launch(const Stream& stream) const {
         CUDA_CHECK(cudaGraphLaunch(executable_.get(), stream.get()));

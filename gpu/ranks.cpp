@@ -28,16 +28,6 @@ Ranks::Ranks(const std::vector<int>& cards, std::vector<DeviceModel> models,
     select_first();
 }
 
-template <class Act>
-void Ranks::for_each_rank(Act act) {
-    if (count() == 1) return act(first());
-    for (const std::unique_ptr<Rank>& rank : ranks_) {
-        select_card(rank->card);
-        act(*rank);
-    }
-    select_first();
-}
-
 std::uint64_t Ranks::page_bytes() const {
     return count() * first().forward.page_bytes();
 }
@@ -72,10 +62,12 @@ void Ranks::apply_books(const StepArrays& arrays, std::size_t turn) {
     });
 }
 
-void Ranks::run_layers(const LayerSizes& sizes, std::span<const StepPointers> pointers) {
+void Ranks::run_layers(LayerRange layers, const LayerSizes& sizes,
+                       std::span<const StepPointers> pointers) {
     if (sizes.rows == 0) return;
-    for_each_rank([&](Rank& rank) { rank.forward.embed_rows(sizes.rows, rank.compute); });
-    for (std::uint32_t layer = 0; layer < first().forward.layers(); ++layer) {
+    if (layers.begin == 0)
+        for_each_rank([&](Rank& rank) { rank.forward.embed_rows(sizes.rows, rank.compute); });
+    for (std::uint32_t layer = layers.begin; layer < layers.end; ++layer) {
         for_each_rank([&](Rank& rank) {
             rank.forward.attention_block(layer, sizes, pointers[rank.number()], rank.compute);
         });
@@ -134,13 +126,14 @@ void Ranks::end_exchanges() {
 
 bool Ranks::come_to_rest() {
     if (!collectives_) return true;
+    if (exchanges_ended_) return false;
     try {
-        if (!exchanges_ended_) wait_for_all(0);
-        if (!exchanges_ended_) wait_for_all(1);
+        wait_for_all(0);
+        wait_for_all(1);
     } catch (const model::BackendError&) {
-        end_exchanges();
+        return false;
     }
-    return !exchanges_ended_;
+    return true;
 }
 
 }  // namespace troupe::gpu

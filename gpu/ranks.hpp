@@ -44,6 +44,10 @@ struct Rank {
     std::array<RankStep, 2> steps;
 };
 
+struct LayerRange {
+    std::uint32_t begin = 0, end = 0;
+};
+
 class Ranks {
  public:
     // `collectives` between all of them; null for a single one. Throws BackendError, as all of this
@@ -57,6 +61,16 @@ class Ranks {
     [[nodiscard]] std::uint32_t count() const { return static_cast<std::uint32_t>(ranks_.size()); }
     // For the calling thread, which may be another than before.
     void select_first() const { select_card(first().card); }
+    // act(rank) with its card chosen; then the first is again.
+    template <class Act>
+    void for_each_rank(Act act) {
+        if (count() == 1) return act(first());
+        for (const std::unique_ptr<Rank>& rank : ranks_) {
+            select_card(rank->card);
+            act(*rank);
+        }
+        select_first();
+    }
 
     [[nodiscard]] std::uint64_t page_bytes() const;  // on all cards together
     [[nodiscard]] std::uint64_t least_free_bytes();  // of any of them
@@ -68,7 +82,10 @@ class Ranks {
         return pointers_[turn];
     }
     void apply_books(const StepArrays& arrays, std::size_t turn);
-    void run_layers(const LayerSizes& sizes, std::span<const StepPointers> pointers);  // [ranks]
+    [[nodiscard]] LayerRange all_layers() const { return {0, first().forward.layers()}; }
+    // All rows through these layers, to the first of which they come embedded.
+    void run_layers(LayerRange layers, const LayerSizes& sizes,
+                    std::span<const StepPointers> pointers);               // [ranks]
     void score(std::uint32_t begin, std::uint32_t end, std::size_t turn);  // of its score rows
     void share_draws();  // the first rank's, for what the others compute next
     void finish(std::size_t turn);
@@ -76,14 +93,13 @@ class Ranks {
     void wait(const Event& downloaded, std::size_t turn);
 
     // After a BackendError: no rank goes on waiting for one that may never come. The ranks are of
-    // no use then, if there are several.
+    // no use then, if there are several. Graphs that hold exchanges must be gone: NCCL would wait
+    // for that.
     void end_exchanges();
-    // Waits for what is under way. False where exchanges have been ended, now or before.
+    // Waits for what is under way. False where exchanges have failed or been ended.
     [[nodiscard]] bool come_to_rest();
 
  private:
-    template <class Act>
-    void for_each_rank(Act act);
     void add_up(std::uint32_t rows);
     void wait_for_all(std::size_t turn);
 

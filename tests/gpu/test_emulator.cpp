@@ -253,9 +253,9 @@ TEST_CASE_METHOD(EmulatorFixture, "a captured graph runs what was recorded, as o
                  "[gpu][emulator]") {
     Stream stream;
     auto values = DeviceBuffer<float>::upload(ascending());
-    Graph graph = Graph::capture(stream, [&] {
-        launch(add_kernel, 1, kThreads, 0, stream.get(), {values.data(), values.data()});
-    });
+    Capture capture(stream);
+    launch(add_kernel, 1, kThreads, 0, stream.get(), {values.data(), values.data()});
+    const Graph graph(capture.end(), stream);
     stream.synchronise();
     CHECK(values.download() == ascending());
     for (int i = 0; i < 3; ++i)
@@ -270,9 +270,9 @@ TEST_CASE_METHOD(EmulatorFixture,
     Stream stream;
     auto values = DeviceBuffer<float>::upload(ascending());
     unsigned count = 3;
-    const Graph graph = Graph::capture(stream, [&] {
-        launch(fill_kernel, 1, kThreads, 0, stream.get(), {values.data(), count, -1.0F});
-    });
+    Capture capture(stream);
+    launch(fill_kernel, 1, kThreads, 0, stream.get(), {values.data(), count, -1.0F});
+    const Graph graph(capture.end(), stream);
     count = 5;
     graph.launch(stream);
     stream.synchronise();
@@ -283,6 +283,25 @@ TEST_CASE_METHOD(EmulatorFixture,
         graph.launch(stream);
         stream.synchronise();
     });
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "a capture that is given up leaves its stream as it was",
+                 "[gpu][emulator]") {
+    Stream stream;
+    auto values = DeviceBuffer<float>::upload(ascending());
+    const auto add = [&] {
+        launch(add_kernel, 1, kThreads, 0, stream.get(), {values.data(), values.data()});
+    };
+    const bool fails = GENERATE(false, true);
+    {
+        Capture capture(stream);
+        add();
+        if (fails) emulator::fail_capture_after(1);
+        if (fails) CHECK_THROWS_AS((void)capture.end(), model::BackendError);
+    }
+    add();
+    stream.synchronise();
+    CHECK(values.download()[5] == 6);
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "a capture does not allow what waits or makes memory",

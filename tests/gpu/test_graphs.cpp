@@ -18,7 +18,7 @@ std::vector<float> scores_of_steps(model::Backend& backend) {
     for (model::SlotId slot = 1; slot < 12; ++slot)
         driver.open(slot);
     std::vector<float> scores;
-    for (const model::SlotId last : {0U, 2U, 11U, 0U, 2U}) {
+    for (const model::SlotId last : {0U, 2U, 11U, 0U, 2U, 11U, 2U}) {
         for (model::SlotId slot = 0; slot <= last; ++slot)
             driver.add(slot, random_tokens(slot == 2 ? 3 : 1, slot), 1, 1);
         const model::StepResult& result = driver.run();
@@ -41,12 +41,14 @@ TEST_CASE("small steps come in few sizes", "[gpu][graphs]") {
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "with and without graphs scores are the same bits",
-                 "[gpu][backend][graphs]") {
+                 "[gpu][backend][ranks][graphs]") {
     const model::GgufFile* file = stories_halves_gguf();
-    if (file == nullptr) return;
-    gpu::CudaOptions options = small_cuda_options();
+    const auto cards = GENERATE(1, 2);
+    const auto window = GENERATE(model::AttentionWindow{}, model::AttentionWindow{24, 4});
+    if (file == nullptr || !have_cards(cards)) return;
+    gpu::CudaOptions options = small_cuda_options(cards);
     options.tokens_per_step_max = 260;
-    options.window = GENERATE(model::AttentionWindow{}, model::AttentionWindow{24, 4});
+    options.window = window;
     const std::vector<float> with_graphs = scores_of_steps(*make_cuda(*file, options));
     options.graphs = false;
     CHECK(scores_of_steps(*make_cuda(*file, options)) == with_graphs);

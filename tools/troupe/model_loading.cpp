@@ -127,6 +127,7 @@ Result<std::unique_ptr<model::Backend>> make_cuda_backend(const Making& making) 
     gpu::CudaOptions options;
     options.first_card = flags.gpu;
     options.cards = flags.gpus;
+    options.graphs = !flags.eager;
     if (flags.kv_type == "int8") options.kv_form = gpu::KvForm::int8;
     if (flags.window != 0) options.window = {flags.window, flags.sinks};
     set_common(options, making);
@@ -178,6 +179,10 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
     add("--gpu", flags.gpu, "the card of --backend cuda, counted from 0; of several the first")
         .within(0, 1023);
     add("--gpus", flags.gpus, "cards that share the model, from that one on").within(1, 1024);
+    command
+        .add_switch("--enforce-eager", flags.eager,
+                    "with --backend cuda: start every kernel by itself, without CUDA graphs")
+        .group(group);
     add("--threads", flags.threads, "compute threads; 0: one a core").within(0, 1024);
     add("--arithmetic", flags.arithmetic,
         "native: int8 activations for quantised weights; float32: slow, for checking")

@@ -28,6 +28,7 @@ struct BackendFlags {
     std::string backend = "auto";
     std::uint32_t gpu = 0;
     std::uint32_t gpus = 1;
+    bool eager = false;  // without CUDA graphs
     std::uint32_t threads = 0;
     std::string arithmetic = "native";
     std::string instruction_set = "auto";

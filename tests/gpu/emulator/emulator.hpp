@@ -32,6 +32,9 @@ void set_capability(int major);
 // Products of warpgroups add up in descending order: as if a card had another way for them.
 void set_warpgroups_differ(bool differ);
 
+// Of so many more captures the last one fails, once.
+void fail_capture_after(std::uint64_t captures);
+
 // Kernels launched since the last reset_machine().
 [[nodiscard]] std::uint64_t launches();
 [[nodiscard]] std::uint64_t graph_launches();

@@ -99,6 +99,13 @@ bool Machine::spoils_capture() {
     return any;
 }
 
+std::unique_ptr<Graph> Machine::end_capture(Stream& stream) {
+    std::unique_ptr<Graph> captured = std::move(stream.captured);
+    if (captured && captures_to_failure != 0 && --captures_to_failure == 0) captured->valid = false;
+    if (captured && !captured->valid) captured.reset();
+    return captured;
+}
+
 cudaError_t Machine::enqueue(Stream* stream, Operation operation) {
     if (stream == nullptr) return report(cudaErrorInvalidValue);
     if (status(stream->device) != cudaSuccess) return status(stream->device);
@@ -145,6 +152,14 @@ bool Machine::idle(int index) {
                                [](const Stream* stream) { return stream->queue.empty(); });
 }
 
+cudaError_t Machine::run_all() {
+    for (int index = 0; index < count(); ++index) {
+        const cudaError_t error = run_until(index, [this, index] { return idle(index); });
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+
 // Of devices that work, those whose next operation can run.
 Stream* Machine::pick() {
     std::vector<Stream*> ready;
@@ -180,9 +195,9 @@ void Machine::close_memory() {
     open_ = -1;
 }
 
-void Machine::hang(int index) {
+void Machine::hang(int index, const std::string& why) {
     hung = true;
-    fail(index, cudaErrorLaunchFailure, "streams wait for each other for ever");
+    fail(index, cudaErrorLaunchFailure, why);
 }
 
 void set_seed(std::uint64_t seed) {
@@ -207,6 +222,10 @@ void set_capability(int major) {
 
 void set_warpgroups_differ(bool differ) {
     machine().warpgroups_differ = differ;
+}
+
+void fail_capture_after(std::uint64_t captures) {
+    machine().captures_to_failure = captures;
 }
 
 std::uint64_t launches() {

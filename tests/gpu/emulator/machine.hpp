@@ -32,7 +32,9 @@ struct Operation {
 
 struct Graph {
     std::vector<Operation> operations;
-    bool valid = true;  // nothing was called that a capture does not allow
+    bool valid = true;                        // nothing was called that a capture does not allow
+    int uploaded_to = -1;                     // device where there is room for it
+    std::vector<std::shared_ptr<void>> held;  // by others, until no graph holds it
 };
 
 struct Stream {
@@ -58,8 +60,9 @@ class Machine {
     std::string fault;  // the first
     bool hung = false;  // the host waited for what could not come
     cudaError_t last_error = cudaSuccess;
-    std::uint64_t kernels_to_loss = 0;  // 0: never
-    int capability = 9;                 // its first number
+    std::uint64_t kernels_to_loss = 0;      // 0: never
+    std::uint64_t captures_to_failure = 0;  // likewise
+    int capability = 9;                     // its first number
     bool warpgroups_differ = false;
 
     [[nodiscard]] int count() const { return static_cast<int>(devices_.size()); }
@@ -79,10 +82,14 @@ class Machine {
     [[nodiscard]] cudaError_t status(int index) { return report(device(index).error); }
     // A fault of a device's work: every later call to it fails, too.
     void fail(int index, cudaError_t error, const std::string& what);
+    // A fault of a device that the host would await for ever.
+    void hang(int index, const std::string& why = "streams wait for each other for ever");
     void count_kernel(int index);
     // Calls that wait, or that a recorded piece of work could not do, end a capture: an error now,
     // and when it is closed.
     [[nodiscard]] bool spoils_capture();
+    // What was put on the stream since the capture began; null where that was spoilt.
+    [[nodiscard]] std::unique_ptr<Graph> end_capture(Stream& stream);
 
     cudaError_t enqueue(Stream* stream, Operation operation);
     // Runs operations of any device until `done`, which the host awaits of one; an error where that
@@ -92,12 +99,13 @@ class Machine {
     // leads nowhere for long, it hangs.
     void run_some(int index, const std::function<bool()>& done);
     [[nodiscard]] bool idle(int index);
+    // Until nothing is under way on any device.
+    cudaError_t run_all();
 
  private:
     Stream* pick();
     void run_next(Stream& stream);
     void close_memory();
-    void hang(int index);
 
     std::vector<std::unique_ptr<Device>> devices_;
     int open_ = -1;  // whose memory can be touched

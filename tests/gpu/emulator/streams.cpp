@@ -282,19 +282,31 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-    const std::unique_ptr<Graph> captured = std::move(stream->captured);
-    *graph = captured && captured->valid ? new Graph(*captured) : nullptr;
-    if (!captured) return machine().report(cudaErrorInvalidValue);
-    return machine().report(captured->valid ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
+    *graph = nullptr;
+    if (!stream->captured) return machine().report(cudaErrorInvalidValue);
+    *graph = machine().end_capture(*stream).release();
+    return machine().report(*graph != nullptr ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {
-    *executable = new Graph(*graph);
-    return machine().status(current_device());
+    if (machine().spoils_capture()) return machine().report(cudaErrorStreamCaptureUnsupported);
+    const cudaError_t status = machine().status(current_device());
+    if (status == cudaSuccess) *executable = new Graph(*graph);
+    return status;
 }
 
+cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
+    executable->uploaded_to = stream->device;
+    return machine().status(stream->device);
+}
+
+// Without an upload the first launch makes room on the device, for which a driver may wait until
+// nothing runs.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+    if (std::exchange(executable->uploaded_to, stream->device) != stream->device) {
+        if (const cudaError_t error = machine().run_all(); error != cudaSuccess) return error;
+    }
     ++machine().graph_launches;
     for (const Operation& operation : executable->operations) {
         if (cudaError_t error = machine().enqueue(stream, operation); error != cudaSuccess)

@@ -22,6 +22,8 @@ void set_capability(int) {}
 
 void set_warpgroups_differ(bool) {}
 
+void fail_capture_after(std::uint64_t) {}
+
 std::uint64_t launches() {
     return 0;
 }
