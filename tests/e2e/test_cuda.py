@@ -83,14 +83,14 @@ def test_a_window_over_an_int8_cache_on_the_card(stories):
 @pytest.mark.skipif(not EMULATED.exists(), reason="no build/cuda-emulated/troupe")
 def test_two_cards_answer_as_one_does(stories):
     texts = []
-    for cards in ("1", "2"):
-        server = Server("--backend", "cuda", "--gpus", cards, "--max-context", "512",
+    for flags in (["1"], ["2"], ["2", "--enforce-eager"]):
+        server = Server("--backend", "cuda", "--gpus", *flags, "--max-context", "512",
                         model=stories, program=EMULATED, variables={"TROUPE_EMULATOR_DEVICES": "2"})
         try:
             texts.append(complete(server, max_tokens=24).json()["choices"][0]["text"])
         finally:
             assert server.stop() == 0
-    assert texts[0] == texts[1]
+    assert texts[0] == texts[1] == texts[2]
 
 
 @pytest.mark.skipif(not EMULATED.exists(), reason="no build/cuda-emulated/troupe")

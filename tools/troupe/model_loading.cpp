@@ -144,6 +144,8 @@ Result<std::unique_ptr<model::Backend>> make_one(const Making& making) {
     const bool chose_cards = flags.gpu != 0 || flags.gpus != 1;
     if (flags.backend == "cpu" && chose_cards)
         return invalid_input("--gpu and --gpus are for --backend cuda: leave them out for the CPU");
+    if (flags.backend == "cpu" && flags.eager)
+        return invalid_input("--enforce-eager is for --backend cuda: leave it out for the CPU");
     if (flags.backend == "cuda" || (flags.backend == "auto" && (kAutoTriesCuda || chose_cards))) {
         auto backend = make_cuda_backend(making);
         const bool fall_back = flags.backend == "auto" && !chose_cards && !backend &&
