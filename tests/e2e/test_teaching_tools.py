@@ -5,11 +5,13 @@ import math
 
 import pytest
 
-from serving import MODEL, ROOT
+from serving import MODEL, ROOT, STORIES
 from test_command_line import needs_model, run
 
 SMOLLM2 = ROOT.parent / "shared" / "data" / "7-smollm2"
 ALICE = SMOLLM2 / "perplexity-alice.txt"
+needs_stories = pytest.mark.skipif(not STORIES.exists(),
+                                   reason="no ../shared/data/1-model/stories260K")
 needs_alice = pytest.mark.skipif(not ALICE.exists(), reason="no ../shared/data/7-smollm2")
 
 
@@ -116,6 +118,22 @@ def test_perplexity_of_the_toy_model(text, loss, perplexity):
     assert answer["loss"] == pytest.approx(loss, abs=0.005)
     assert answer["perplexity"] == pytest.approx(perplexity, abs=0.05)
     assert answer["perplexity"] == pytest.approx(math.exp(answer["loss"]))
+
+
+@needs_stories
+def test_perplexity_begins_with_what_the_model_wants_before_a_text(stories):
+    first = next_tokens("", model=stories)["candidates"][0]
+    assert first["token"].strip("\u2581 ") == "Once"
+    alone = result("perplexity", "--model", stories, "--text", "Once")
+    assert alone["tokens"] == 1
+    assert alone["perplexity"] == pytest.approx(1 / first["probability"], rel=1e-5)
+    text = "Once upon a time, there was a little girl"
+    whole = result("perplexity", "--model", stories, "--text", text)
+    assert whole["tokens"] > alone["tokens"]
+    # So does every stretch: one of a single token, too.
+    each = result("perplexity", "--model", stories, "--text", "Once Once Once Once", "--context",
+                  "2")
+    assert each["tokens"] == 4
 
 
 def test_perplexity_windows_stand_alone(tmp_path):

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "model/math.hpp"
 #include "tools/troupe/command.hpp"
@@ -68,6 +69,11 @@ double surprise(std::span<const float> scores, model::TokenId id) {
     return log_sum_exp(scores) - scores[static_cast<std::size_t>(id)];
 }
 
+// What the model wants before any text, as in a prompt.
+std::optional<model::TokenId> first_token(const model::Tokenizer& tokenizer) {
+    return tokenizer.add_bos() ? tokenizer.bos() : std::nullopt;
+}
+
 // One stretch from an empty cache: all its tokens but the first, which nothing precedes. `on_row`
 // is called for each row that is scored.
 Result<> add_stretch(model::Backend& backend, std::span<const model::TokenId> stretch, Loss& loss,
@@ -97,18 +103,23 @@ Result<> compare_stretch(model::Backend& backend, model::Backend& exact,
     return add_stretch(backend, stretch, total.loss, compare);
 }
 
-// Stretches [0, C), [C, 2C), ... of the text; a last one of a single token has nothing to score.
-// `exact` is null where nothing is compared.
+// Stretches [0, C), [C, 2C), ... of the text, each behind `first` if the model wants it; if not, a
+// last one of a single token has nothing to score. `exact` is null where nothing is compared.
 Result<TextLoss> text_loss(model::Backend& backend, model::Backend* exact,
-                           std::span<const model::TokenId> tokens, std::uint32_t context) {
+                           std::span<const model::TokenId> tokens,
+                           std::optional<model::TokenId> first, std::uint32_t context) {
     const bool person = isatty(STDERR_FILENO) != 0;
+    const std::size_t unscored = first ? 0 : 1;
     TextLoss total;
-    for (std::size_t begin = 0; begin + 1 < tokens.size(); begin += context) {
+    for (std::size_t begin = 0; begin + unscored < tokens.size(); begin += context) {
         const std::size_t length = std::min<std::size_t>(context, tokens.size() - begin);
         const auto part = tokens.subspan(begin, length);
+        std::vector<model::TokenId> stretch;
+        if (first) stretch.push_back(*first);
+        stretch.insert(stretch.end(), part.begin(), part.end());
         const auto done = exact != nullptr
-                              ? compare_stretch(backend, *exact, part, total)
-                              : add_stretch(backend, part, total.loss, [](auto, auto) {});
+                              ? compare_stretch(backend, *exact, stretch, total)
+                              : add_stretch(backend, stretch, total.loss, [](auto, auto) {});
         if (!done) return done.error();
         if (person)
             fmt::print(stderr, "\r{} of {} tokens, loss {:.4f}", begin + length, tokens.size(),
@@ -139,7 +150,8 @@ Result<Price> measure(const LoadedModel& loaded, const PerplexityFlags& flags,
         if (!made) return made.error();
         exact = std::move(*made);
     }
-    auto text = text_loss(**backend, exact.get(), tokens, flags.context);
+    auto text =
+        text_loss(**backend, exact.get(), tokens, first_token(*loaded.tokenizer), flags.context);
     if (!text) return text.error();
     const model::BackendInfo& info = (*backend)->info();
     Price price{info.kv_type, info.kv_bytes_per_token, std::move(*text)};
@@ -214,9 +226,10 @@ int perplexity(const PerplexityFlags& flags) {
     if (!loaded) return report(loaded.error());
     std::vector<model::TokenId> tokens;
     loaded->tokenizer->encode(*text, tokens);
-    if (tokens.size() < 2)
-        return report(invalid_input(
-            fmt::format("the text holds {} tokens: give one of at least 2", tokens.size())));
+    const std::size_t tokens_min = first_token(*loaded->tokenizer) ? 1 : 2;
+    if (tokens.size() < tokens_min)
+        return report(invalid_input(fmt::format("the text holds {} tokens: give one of at least {}",
+                                                tokens.size(), tokens_min)));
     if (flags.all_forms) {
         if (!loaded->file)
             return report(invalid_input("the toy has no KV cache: leave --kv-forms out"));
