@@ -11,6 +11,8 @@ from serving import MODEL, ROOT, STORIES, TROUPE, Server
 def pytest_addoption(parser):
     parser.addoption("--operations", type=int, default=10_000,
                      help="how many operations test_abuse.py does")
+    parser.addoption("--requests", type=int, default=1024,
+                     help="how many requests test_load.py makes")
 
 
 def pytest_configure(config):

@@ -4,6 +4,7 @@ import concurrent.futures
 import time
 
 import httpx
+import pytest
 
 from serving import MODEL
 from test_command_line import needs_model, run
@@ -22,6 +23,7 @@ def ask(server, question, timeout=120):
     return answer.json()
 
 
+@pytest.mark.default_model
 def test_a_server_with_an_int8_cache_answers(server, start_server):
     small = start_server("--kv", "int8")
     answer = ask(small, QUESTION)
@@ -33,6 +35,7 @@ def test_a_server_with_an_int8_cache_answers(server, start_server):
     assert "int8" in str(facts)
 
 
+@pytest.mark.default_model
 def test_an_answer_far_longer_than_its_window_needs_a_window_of_pages(start_server):
     server = start_server("--window", "64", "--sinks", "4", "--max-step-tokens", "64")
     question = {"model": "default", "prompt": "Once upon a time " * 40, "max_tokens": 600,
@@ -54,6 +57,7 @@ def test_an_answer_far_longer_than_its_window_needs_a_window_of_pages(start_serv
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
 
 
+@pytest.mark.default_model
 @needs_model
 def test_kv_reckons_every_form():
     for form, expected in BYTES_PER_TOKEN.items():
@@ -63,6 +67,7 @@ def test_kv_reckons_every_form():
     assert "30 layers x 3 KV heads x 136 bytes (int8, key and value) = 12240 bytes" in said
 
 
+@pytest.mark.default_model
 @needs_model
 @needs_alice
 def test_perplexity_tells_the_price_of_every_form(tmp_path):

@@ -79,12 +79,13 @@ def test_the_helpers_that_collect_streams_agree_with_the_whole(server):
     client = connect(server)
     question = "What is the capital of France? Answer in one sentence."
     asked = {"model": "default", "messages": [{"role": "user", "content": question}],
-             "temperature": 0}
+             "temperature": 0, "stop": ["."]}  # a token limit's end would be an error to the package
     with client.chat.completions.stream(**asked) as stream:
         collected = stream.get_final_completion()
     whole = client.chat.completions.create(**asked)
     assert collected.choices[0].message.content == whole.choices[0].message.content
-    asked = {"model": "default", "input": question, "temperature": 0}
+    asked = {"model": "default", "input": question, "temperature": 0,
+             "extra_body": {"stop": ["."]}}
     with client.responses.stream(**asked) as stream:
         text = "".join(event.delta for event in stream
                        if event.type == "response.output_text.delta")

@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from serving import STORIES
+from serving import FLAGS, STORIES
 from test_command_line import run
 
 pytestmark = pytest.mark.skipif(not STORIES.exists(),
@@ -21,7 +21,7 @@ def test_there_are_documented_texts():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['steps']} steps")
 def test_the_command_line_gives_the_documented_text(stories, case):
-    done = run("complete", "--model", stories, "--arithmetic", "float32", "--prompt", "",
+    done = run("complete", "--model", stories, *FLAGS, "--arithmetic", "float32", "--prompt", "",
                "--temperature", "0", "--tokens", str(case["steps"]))
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == case["expected"].strip()
