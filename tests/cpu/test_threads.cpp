@@ -75,6 +75,37 @@ TEST_CASE("the pieces that a stalled worker does not take are done by the others
     REQUIRE(others_done.load() == kPieces - 1);
 }
 
+TEST_CASE("each worker goes through a stretch of the pieces, others take from its end",
+          "[cpu][threads]") {
+    constexpr std::uint32_t kPieces = 40, kHalf = kPieces / 2;
+    ComputeThreads threads(2);
+    for (const std::uint32_t slow : {0U, 1U}) {
+        std::vector<std::vector<std::uint32_t>> taken(2);  // [workers]
+        std::atomic<bool> both{false};
+        std::atomic<std::uint32_t> by_fast{0};
+        threads.run(kPieces, [&](std::uint32_t piece, std::uint32_t worker) {
+            taken[worker].push_back(piece);
+            if (worker == slow) {
+                both.store(true);
+                while (by_fast.load() < kPieces - 1)
+                    std::this_thread::yield();
+                return;
+            }
+            while (!both.load())
+                std::this_thread::yield();
+            ++by_fast;
+        });
+        // Own ones in order; then the other's, from its last one back to its second.
+        const std::uint32_t own = slow == 0 ? kHalf : 0, others = kHalf - own;
+        std::vector<std::uint32_t> expected(kHalf);
+        std::iota(expected.begin(), expected.end(), own);
+        for (std::uint32_t i = kHalf - 1; i >= 1; --i)
+            expected.push_back(others + i);
+        REQUIRE(taken[slow] == std::vector<std::uint32_t>{others});
+        REQUIRE(taken[1 - slow] == expected);
+    }
+}
+
 TEST_CASE("more workers than cores still finish many short jobs", "[cpu][threads]") {
     ComputeThreads threads(std::thread::hardware_concurrency() + 3);
     std::vector<std::uint64_t> sums(threads.workers());
