@@ -40,7 +40,7 @@ def run_clients(server, count, per_client, different, trouble):
                     continue
                 if kind < 0.2:
                     client.send({"type": "response.cancel"})
-                events = client.until(*TERMINAL, timeout=300)
+                events = client.until(*TERMINAL, timeout=600)
                 check_order(events)
                 if events[-1]["response"]["status"] in ("completed", "incomplete"):
                     outcomes[number] = text_of(events[-1]["response"])
