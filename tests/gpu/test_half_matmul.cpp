@@ -41,6 +41,13 @@ std::vector<float> multiply(const MatrixBuffer& w, const std::vector<float>& x, 
     return out.download();
 }
 
+// Nine chunks and some; or two, of which a lane has none of the last columns.
+std::uint32_t columns_for(model::TensorType type) {
+    using enum model::TensorType;
+    if (type == f16 || type == bf16) return 172;
+    return type == q4_k || type == q5_k || type == q6_k ? 1280 : 1184;
+}
+
 // What becomes of a row's values on the way: scaled, rounded to halves, scaled back.
 std::vector<float> through_halves(const std::vector<float>& x, std::uint32_t rows,
                                   std::uint32_t columns) {
@@ -99,10 +106,7 @@ TEST_CASE_METHOD(EmulatorFixture, "products on tensor units agree with sums in d
     const auto type = GENERATE(f16, bf16, q8_0, q4_0, q4_1, q4_k, q5_k, q6_k, q5_0);
     const auto rows = GENERATE(1U, 8U, 11U, 66U);  // the last the wide way
     CAPTURE(model::to_string(type), rows);
-    // Nine chunks and some; or two, of which a lane has none of the last columns.
-    const std::uint32_t columns = type == f16 || type == bf16                    ? 172
-                                  : type == q4_k || type == q5_k || type == q6_k ? 1280
-                                                                                 : 1184;
+    const std::uint32_t columns = columns_for(type);
     Random random(rows);
     const RandomMatrix matrix(type, kOutputs, columns, random);
     const std::vector<float> x = random_floats(std::size_t{rows} * columns, random);
@@ -180,9 +184,7 @@ TEST_CASE_METHOD(EmulatorFixture, "products of warpgroups have the bits of a war
     const auto seed = GENERATE(0U, 4U, 6U);
     CAPTURE(model::to_string(type), rows, seed);
     emulator::set_seed(seed);
-    const std::uint32_t columns = type == f16 || type == bf16                    ? 172
-                                  : type == q4_k || type == q5_k || type == q6_k ? 1280
-                                                                                 : 1184;
+    const std::uint32_t columns = columns_for(type);
     Random random(rows);
     const RandomMatrix matrix(type, outputs, columns, random);
     const std::vector<float> x = random_floats(std::size_t{rows} * columns, random);
