@@ -134,9 +134,8 @@ void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
     const DeviceLayer& weights = model_.layers[layer];
     const std::uint32_t rows = sizes.rows;
     const std::uint32_t qkv_length = hp_.query_length() + 2 * hp_.kv_length();
-    normalise(x_.data(), weights.attention_norm, rows, nullptr, stream);
-    multiply(weights.qkv.view, normed_.data(), hp_.embedding_length, qkv_.data(), rows, false,
-             stream);
+    normalise(weights.attention_norm, weights.qkv.view, rows, nullptr, stream);
+    multiply(weights.qkv.view, normed_, hp_.embedding_length, qkv_.data(), rows, false, stream);
     const KvPages kv = kv_pages(layer);
     const HeadInputs inputs{weights.qkv_bias.data(), weights.q_norm.data(), weights.k_norm.data(),
                             hp_.rms_epsilon};
@@ -149,7 +148,12 @@ void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
          hp_.query_length(), hp_.head_count, limits_.window.tokens, limits_.window.sinks,
          1.0F / std::sqrt(static_cast<float>(hp_.head_length)), model_.attends_in_halves()},
         stream.get());
-    multiply_to_residual(weights.attention_output.view, attended_.data(), hp_.query_length(), rows,
+    const HalfRows halves = halves_for(weights.attention_output.view, hp_.query_length(), rows);
+    if (halves.values != nullptr) {
+        to_halves({attended_.data(), halves, rows, hp_.query_length(), hp_.query_length()},
+                  stream.get());
+    }
+    multiply_to_residual(weights.attention_output.view, attended_, hp_.query_length(), rows,
                          stream);
 }
 
@@ -157,16 +161,19 @@ void Forward::attention_block(std::uint32_t layer, const LayerSizes& sizes,
 void Forward::ffn_block(std::uint32_t layer, std::uint32_t rows, const Stream& stream) {
     const DeviceLayer& weights = model_.layers[layer];
     const std::uint32_t width = hp_.feed_forward_length;
-    normalise(x_.data(), weights.ffn_norm, rows, nullptr, stream);
-    multiply(weights.gate_up.view, normed_.data(), hp_.embedding_length, gate_up_.data(), rows,
-             false, stream);
-    silu_mul({gate_up_.data(), ffn_.data(), rows, width, 2 * width, width}, stream.get());
-    multiply_to_residual(weights.down.view, ffn_.data(), width, rows, stream);
+    normalise(weights.ffn_norm, weights.gate_up.view, rows, nullptr, stream);
+    multiply(weights.gate_up.view, normed_, hp_.embedding_length, gate_up_.data(), rows, false,
+             stream);
+    silu_mul({gate_up_.data(), ffn_.data(), rows, width, 2 * width, width,
+              halves_for(weights.down.view, width, rows)},
+             stream.get());
+    multiply_to_residual(weights.down.view, ffn_, width, rows, stream);
 }
 
 // x += W y, or this rank's part of that sum to where parts are gathered.
-void Forward::multiply_to_residual(const WeightMatrix& w, const float* y, std::uint32_t columns,
-                                   std::uint32_t rows, const Stream& stream) {
+void Forward::multiply_to_residual(const WeightMatrix& w, const DeviceBuffer<float>& y,
+                                   std::uint32_t columns, std::uint32_t rows,
+                                   const Stream& stream) {
     if (rank_.alone()) return multiply(w, y, columns, x_.data(), rows, true, stream);
     float* const part = gathered_.data() + std::size_t{rank_.rank} * rows * width();
     multiply(w, y, columns, part, rows, false, stream);
@@ -176,29 +183,37 @@ void Forward::add_gathered(std::uint32_t rows, const Stream& stream) {
     add_parts({gathered_.data(), x_.data(), rows * width(), rank_.ranks}, stream.get());
 }
 
-void Forward::normalise(const float* x, const DeviceBuffer<float>& weight, std::uint32_t rows,
-                        const std::uint32_t* row_ids, const Stream& stream) {
-    rms_norm({x, weight.data(), row_ids, normed_.data(), rows, hp_.embedding_length,
-              hp_.embedding_length, hp_.embedding_length, hp_.rms_epsilon},
+// Rows of the residual stream, as `consumer` wants them.
+void Forward::normalise(const DeviceBuffer<float>& weight, const WeightMatrix& consumer,
+                        std::uint32_t rows, const std::uint32_t* row_ids, const Stream& stream) {
+    rms_norm({x_.data(), weight.data(), row_ids, normed_.data(), rows, hp_.embedding_length,
+              hp_.embedding_length, hp_.embedding_length, hp_.rms_epsilon,
+              halves_for(consumer, hp_.embedding_length, rows)},
              stream.get());
 }
 
-void Forward::multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
-                       std::uint32_t rows, bool add, const Stream& stream) {
-    if (w.type == WeightType::f32) {
-        return matmul({w, x, out, rows, columns, columns, w.rows, add}, stream.get());
+// Where what is multiplied next lies, if it is halves; without values where it is floats.
+HalfRows Forward::halves_for(const WeightMatrix& w, std::uint32_t columns,
+                             std::uint32_t rows) const {
+    if (w.type == WeightType::f32) return {};
+    return {halves_.data(), unscale_.data(), padded_to_chunks(columns), order_of(rows)};
+}
+
+// Of `x`, or of the halves that have been made in its place.
+void Forward::multiply(const WeightMatrix& w, const DeviceBuffer<float>& x, std::uint32_t columns,
+                       float* out, std::uint32_t rows, bool add, const Stream& stream) {
+    const HalfRows halves = halves_for(w, columns, rows);
+    if (halves.values == nullptr) {
+        return matmul({w, x.data(), out, rows, columns, columns, w.rows, add}, stream.get());
     }
-    const HalfRows halves{halves_.data(), unscale_.data(), padded_to_chunks(columns),
-                          order_of(rows)};
-    to_halves({x, halves, rows, columns, columns}, stream.get());
     half_matmul({w, halves, out, rows, w.rows, add}, stream.get());
 }
 
 void Forward::score(const std::uint32_t* row_ids, std::uint32_t count, const Stream& stream) {
     TROUPE_ASSERT(count <= limits_.score_rows_max);
-    normalise(x_.data(), model_.output_norm, count, row_ids, stream);
+    normalise(model_.output_norm, model_.head(), count, row_ids, stream);
     const std::size_t part = rank_.rank * count * score_part_width();
-    multiply(model_.head(), normed_.data(), hp_.embedding_length,
+    multiply(model_.head(), normed_, hp_.embedding_length,
              rank_.alone() ? scores_.data() : gathered_.data() + part, count, false, stream);
 }
 

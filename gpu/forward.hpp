@@ -70,13 +70,15 @@ class Forward {
     [[nodiscard]] std::size_t width() const { return hp_.embedding_length; }
 
  private:
-    void normalise(const float* x, const DeviceBuffer<float>& weight, std::uint32_t rows,
-                   const std::uint32_t* row_ids, const Stream& stream);
-    void multiply(const WeightMatrix& w, const float* x, std::uint32_t columns, float* out,
-                  std::uint32_t rows, bool add, const Stream& stream);
+    void normalise(const DeviceBuffer<float>& weight, const WeightMatrix& consumer,
+                   std::uint32_t rows, const std::uint32_t* row_ids, const Stream& stream);
+    [[nodiscard]] HalfRows halves_for(const WeightMatrix& w, std::uint32_t columns,
+                                      std::uint32_t rows) const;
     [[nodiscard]] HalfOrder order_of(std::uint32_t rows) const;  // of activations
-    void multiply_to_residual(const WeightMatrix& w, const float* y, std::uint32_t columns,
-                              std::uint32_t rows, const Stream& stream);
+    void multiply(const WeightMatrix& w, const DeviceBuffer<float>& x, std::uint32_t columns,
+                  float* out, std::uint32_t rows, bool add, const Stream& stream);
+    void multiply_to_residual(const WeightMatrix& w, const DeviceBuffer<float>& y,
+                              std::uint32_t columns, std::uint32_t rows, const Stream& stream);
     [[nodiscard]] KvPages kv_pages(std::uint32_t layer) const;
     [[nodiscard]] RopeAngles rope_angles(const StepPointers& pointers) const;
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/kernels/half_rows.hpp"
 #include "gpu/kernels/kv_pages.hpp"
 #include "gpu/kernels/weights.hpp"
 
@@ -23,7 +24,8 @@ void embed(const Embed& p, cudaStream_t stream);
 
 // out[i] = (x * r) * weight, r = 1 / sqrt(sum of squares / width + epsilon), of x[row_ids[i]], or
 // of x[i] where row_ids is null. Sum: thread t of 256 takes columns t, t + 256, ... by fma; lanes
-// of a warp pairwise, warps in order.
+// of a warp pairwise, warps in order. As floats, or where `halves` has values as the halves that
+// to_halves() would make of them.
 struct RmsNorm {
     const float* x;                // [][x_stride]
     const float* weight;           // [width]
@@ -31,6 +33,7 @@ struct RmsNorm {
     float* out;                    // [rows][out_stride]
     std::uint32_t rows, width, x_stride, out_stride;
     float epsilon;
+    HalfRows halves = {};
 };
 void rms_norm_truth(const RmsNorm& p);
 void rms_norm(const RmsNorm& p, cudaStream_t stream);
@@ -79,11 +82,12 @@ struct RopeStore {
 void rope_store_truth(const RopeStore& p);
 void rope_store(const RopeStore& p, cudaStream_t stream);
 
-// out = gate / (1 + exp(-gate)) * up, with model::math::exp.
+// out = gate / (1 + exp(-gate)) * up, with model::math::exp; as halves likewise.
 struct SiluMul {
     const float* gate_up;  // [rows][in_stride]: gate, then up
     float* out;            // [rows][out_stride]
     std::uint32_t rows, width, in_stride, out_stride;
+    HalfRows halves = {};
 };
 void silu_mul_truth(const SiluMul& p);
 void silu_mul(const SiluMul& p, cudaStream_t stream);

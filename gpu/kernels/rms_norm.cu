@@ -3,6 +3,7 @@
 
 #include "gpu/device.cuh"
 #include "gpu/kernels/elements.hpp"
+#include "gpu/kernels/half_rows.cuh"
 
 namespace troupe::gpu {
 
@@ -20,8 +21,8 @@ void rms_norm_truth(const RmsNorm& p) {
 
 namespace {
 
-constexpr unsigned kThreads = 256;
-constexpr unsigned kWarps = kThreads / kWarpLanes;
+constexpr unsigned kThreads = kHalfRowThreads;
+constexpr unsigned kWarps = kHalfRowWarps;
 
 __global__ void rms_norm_kernel(const RmsNorm p) {
     float* const warp_sums = shared_memory<float>();  // [warps]
@@ -38,14 +39,17 @@ __global__ void rms_norm_kernel(const RmsNorm p) {
     for (unsigned warp = 0; warp < kWarps; ++warp)
         total += warp_sums[warp];
     const float r = 1.0F / sqrtf(total / static_cast<float>(p.width) + p.epsilon);
+    const auto normed = [&](std::uint32_t c) { return (x[c] * r) * p.weight[c]; };
+    if (p.halves.values != nullptr)
+        return write_half_row(p.halves, blockIdx.x, p.width, warp_sums + kWarps, normed);
     for (std::uint32_t c = threadIdx.x; c < p.width; c += kThreads)
-        p.out[row * p.out_stride + c] = (x[c] * r) * p.weight[c];
+        p.out[row * p.out_stride + c] = normed(c);
 }
 
 }  // namespace
 
 void rms_norm(const RmsNorm& p, cudaStream_t stream) {
-    launch(rms_norm_kernel, p.rows, kThreads, kWarps * sizeof(float), stream, p);
+    launch(rms_norm_kernel, p.rows, kThreads, 2 * kWarps * sizeof(float), stream, p);
 }
 
 }  // namespace troupe::gpu

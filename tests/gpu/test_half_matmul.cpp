@@ -2,6 +2,7 @@
 // those that it has alone, whichever way the launch takes.
 #include "gpu/cards.hpp"
 #include "gpu/device_memory.hpp"
+#include "gpu/kernels/elements.hpp"
 #include "gpu/kernels/half_matmul.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
 #include "tests/gpu/kernels_support.hpp"
@@ -172,6 +173,38 @@ TEST_CASE_METHOD(EmulatorFixture, "activations lie in tiles as their truth says"
     const std::size_t group = 16 + 1 * 4 + 0, stride = halves.view.stride;
     CHECK(expected[(stride / 8 + group) * 128 * 8 + 1 * 8 + 2 * 2] ==
           model::float_to_half(x[129 * kColumns + 200] / unscale[129]));
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "norm and activation write the halves that their floats become",
+                 "[gpu][kernels]") {
+    const auto order = GENERATE(HalfOrder::rows, HalfOrder::tiles);
+    const auto columns = GENERATE(64U, 300U);
+    constexpr std::uint32_t kRows = 5;
+    Random random(columns);
+    const auto in =
+        DeviceBuffer<float>::upload(random_floats(std::size_t{kRows} * 2 * columns, random));
+    const auto weight = DeviceBuffer<float>::upload(random_floats(columns, random));
+    const auto ids = DeviceBuffer<std::uint32_t>::upload(std::vector<std::uint32_t>{4, 0, 1, 3, 2});
+    Stream stream;
+    DeviceBuffer<float> floats(std::size_t{kRows} * columns);
+    const DeviceHalves expected(kRows, columns, order), halves(kRows, columns, order);
+    const auto check = [&] {
+        to_halves({floats.data(), expected.view, kRows, columns, columns}, stream.get());
+        stream.synchronise();
+        CHECK(halves.values.download() == expected.values.download());
+        CHECK(halves.unscale.download() == expected.unscale.download());
+    };
+    RmsNorm norm{in.data(), weight.data(), ids.data(), floats.data(), kRows,
+                 columns,   2 * columns,   columns,    1e-5F,         {}};
+    rms_norm(norm, stream.get());
+    norm.halves = halves.view;
+    rms_norm(norm, stream.get());
+    check();
+    SiluMul silu{in.data(), floats.data(), kRows, columns, 2 * columns, columns, {}};
+    silu_mul(silu, stream.get());
+    silu.halves = halves.view;
+    silu_mul(silu, stream.get());
+    check();
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "products of warpgroups have the bits of a warp's",
