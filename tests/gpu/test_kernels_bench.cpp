@@ -6,6 +6,7 @@
 #include "gpu/device_memory.hpp"
 #include "gpu/kernels/attention.hpp"
 #include "gpu/kernels/half_matmul.hpp"
+#include "gpu/kernels/sample.hpp"
 #include "tests/gpu/bench_support.hpp"
 #include "tests/gpu/gpu_fixture.hpp"
 #include "tests/gpu/kernels_support.hpp"
@@ -146,9 +147,14 @@ struct AttentionBench {
 
 TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]") {
     const auto form = GENERATE(KvForm::f16, KvForm::int8);
-    const auto [slots, rows] = GENERATE(table<std::uint32_t, std::uint32_t>(
-        {{1, 1}, {16, 1}, {64, 1}, {1, 128}, {1, kRowsMost}, {1, kContext}}));
-    const std::uint32_t context = slots > 16 ? kContext / 4 : kContext;
+    const auto [slots, rows, context] =
+        GENERATE(table<std::uint32_t, std::uint32_t, std::uint32_t>({{1, 1, kContext},
+                                                                     {16, 1, kContext},
+                                                                     {64, 1, kContext / 4},
+                                                                     {64, 1, 256},
+                                                                     {1, 128, kContext},
+                                                                     {1, kRowsMost, kContext},
+                                                                     {1, kContext, kContext}}));
     AttentionBench bench{slots, rows, context, form};
     const Attention p = bench.prepare();
     Stream stream;
@@ -159,4 +165,42 @@ TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]
            slots * rows, seconds, 2.0 * static_cast<double>(bench.keys.bytes()),
            4.0 * slots * rows * kHeads * kHeadLength * seen);
     CHECK(seconds > 0);
+}
+
+TEST_CASE_METHOD(EmulatorFixture, "time of draws on the device", "[.bench]") {
+    constexpr std::uint32_t kRows = 128, kVocabulary = 49'152;
+    const bool greedy = GENERATE(true, false);
+    Random random(2);
+    const std::vector<float> row = random_floats(kVocabulary, random, 3);
+    std::vector<float> all;
+    std::vector<SampleRow> rows;
+    for (std::uint32_t i = 0; i < kRows; ++i) {
+        all.insert(all.end(), row.begin(), row.end());
+        SampleRow& draw = rows.emplace_back();
+        draw.temperature = greedy ? 0 : 0.8;
+        draw.top_k = greedy ? 0 : 40;
+        draw.top_p = greedy ? 1 : 0.95;
+        draw.repetition_penalty = 1;
+        draw.seed = draw.slot = draw.score_row = i;
+    }
+    Stream stream;
+    const auto scores = DeviceBuffer<float>::upload(all);
+    const auto device_rows = DeviceBuffer<SampleRow>::upload(rows);
+    const DeviceBuffer<SampleResult> results(kRows);
+    const DeviceBuffer<float> edited(all.size());
+    const DeviceBuffer<std::uint32_t> counts(all.size());
+    const DeviceBuffer<std::int32_t> drawn(kRows);
+    Sample p{};
+    p.rows = device_rows.data();
+    p.results = results.data();
+    p.scores = scores.data();
+    p.edited = edited.data();
+    p.counts = counts.data();
+    p.drawn = drawn.data();
+    p.count = kRows;
+    p.vocabulary = kVocabulary;
+    const double seconds = median_seconds(stream, [&](int) { sample(p, stream.get()); });
+    CHECK(results.download().front().failed == 0);
+    report(greedy ? "draws, greedy" : "draws, top-k and top-p", kRows, seconds,
+           static_cast<double>(scores.bytes()), 0);
 }

@@ -9,8 +9,10 @@
 
 namespace troupe::test {
 
+// Where this was built; for a program that was taken elsewhere, where the environment says.
 inline std::filesystem::path source_dir() {
-    return TROUPE_SOURCE_DIR;
+    const char* elsewhere = std::getenv("TROUPE_SOURCE_DIR");
+    return elsewhere != nullptr ? elsewhere : TROUPE_SOURCE_DIR;
 }
 inline std::filesystem::path test_data(const std::string& name) {
     return source_dir() / "tests/data" / name;

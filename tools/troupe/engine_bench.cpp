@@ -95,11 +95,12 @@ class Driver {
     std::mt19937 random_{1};
 };
 
-void plan_decode(model::StepPlan& plan, std::uint32_t streams, std::uint32_t position) {
+void plan_decode(model::StepPlan& plan, std::uint32_t streams, std::uint32_t position,
+                 model::TokenId token) {
     plan.clear();
     for (std::uint32_t slot = 0; slot < streams; ++slot) {
         plan.sequences.push_back({slot, position, slot, 1, 1, 0});
-        plan.tokens.push_back(model::kDrawnToken);
+        plan.tokens.push_back(token);
     }
 }
 
@@ -127,11 +128,11 @@ EngineRate measure_decode(model::Backend& backend, std::uint32_t streams, std::u
     std::array<model::StepPlan, 2> plans;
     model::StepResult result;
     const auto start = Clock::now();
-    plan_decode(plans[0], streams, context);
+    plan_decode(plans[0], streams, context, 1);  // all but the first have drawn nothing yet
     backend.submit(plans[0]);
     for (std::uint32_t step = 1; step < steps; ++step) {
         model::StepPlan& plan = plans[step % 2];
-        plan_decode(plan, streams, context + step);
+        plan_decode(plan, streams, context + step, model::kDrawnToken);
         backend.submit(plan);
         backend.wait(result);
     }
