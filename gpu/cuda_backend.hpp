@@ -27,7 +27,8 @@ struct CudaOptions {
     std::uint32_t context_length_max = 0;  // 0: what the model was trained for; 2^24 with a window
     std::uint32_t slots_max = 256;
     std::uint32_t tokens_per_step_max = 512;
-    bool graphs = true;  // false: small steps, too, are launched kernel by kernel
+    bool graphs = true;       // false: small steps, too, are launched kernel by kernel
+    bool time_steps = false;  // StepResult::idle_ns, for benches: costs some us a step
     model::LoadProgress* progress = nullptr;  // told of the weights as they are uploaded
     std::vector<model::TokenId> end_tokens;   // all that end an answer, for min_tokens, ignore_eos
 };

@@ -58,6 +58,7 @@ DeviceBackend::DeviceBackend(const Cards& cards, std::vector<DeviceModel> models
                {info_.context_length, info_.tokens_per_step_max, kPartialsMax,
                 info_.vocabulary_size, angle_table_rows(hp_, info_), info_.window,
                 item_rows_of(ranks_.first().model), with_graphs_}) {
+    if (options.time_steps) clock_.emplace();
     for (StepSlot& step : steps_) {
         step.device_results = DeviceBuffer<SampleResult>(info_.tokens_per_step_max);
         step.results = PinnedBuffer<SampleResult>(info_.tokens_per_step_max);
@@ -111,6 +112,7 @@ void DeviceBackend::wait(model::StepResult& result) {
     ranks_.wait(step.downloaded, read_ % 2);
     result.clear();
     read(step, result);
+    if (clock_) result.idle_ns = clock_->read_idle_ns();
     const Clock::time_point arrived = Clock::now();
     settle(step, result);
     ++read_;
@@ -133,6 +135,7 @@ void DeviceBackend::reset() {
     started_ = 0;
     read_ = 0;
     held_back_ = nullptr;
+    if (clock_) clock_.emplace();
     slots_.reset();
 }
 
@@ -154,7 +157,9 @@ void DeviceBackend::start(const model::StepPlan& plan) {
     builder_.build(plan, step.arrays, step.record);
     ranks_.select_first();
     ranks_.upload(step.arrays, turn);
+    if (clock_) clock_->begin(ranks_.first().compute);
     compute(step, turn);
+    if (clock_) clock_->end(ranks_.first().compute);
     ranks_.finish(turn);
     downloads_.wait(ranks_.first().steps[turn].computed);
     if (!step.arrays.samples.empty()) {

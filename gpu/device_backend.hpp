@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "gpu/cards.hpp"
@@ -19,6 +20,7 @@
 #include "gpu/slot_table.hpp"
 #include "gpu/step_arrays.hpp"
 #include "gpu/step_builder.hpp"
+#include "gpu/step_clock.hpp"
 #include "model/backend.hpp"
 #include "model/sampler.hpp"
 #include "runtime/base/result.hpp"
@@ -82,6 +84,7 @@ class DeviceBackend final : public model::Backend {
     SlotTable slots_;
     StepBuilder builder_;
     Stream downloads_;
+    std::optional<StepClock> clock_;  // where steps are timed
     std::array<StepSlot, 2> steps_;
     std::uint64_t started_ = 0;  // steps so far; step n has steps_[n % 2]
     std::uint64_t read_ = 0;

@@ -97,13 +97,13 @@ class Stream {
     std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Releaser<cudaStreamDestroy>> stream_;
 };
 
+// Notes when it is reached, which takes the card a little longer.
+struct Timed {};
+
 class Event {
  public:
-    Event() {
-        cudaEvent_t event = nullptr;
-        CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-        event_.reset(event);
-    }
+    Event() : Event(cudaEventDisableTiming) {}
+    explicit Event(Timed) : Event(cudaEventDefault) {}
     [[nodiscard]] cudaEvent_t get() const { return event_.get(); }
     void record(const Stream& stream) const { CUDA_CHECK(cudaEventRecord(get(), stream.get())); }
     void synchronise() const { CUDA_CHECK(cudaEventSynchronize(get())); }
@@ -114,8 +114,20 @@ class Event {
             throw_cuda_error(state, "cudaEventQuery", __FILE__, __LINE__);
         return state == cudaSuccess;
     }
+    // By the card's clock; both are timed and have been reached.
+    [[nodiscard]] double seconds_since(const Event& earlier) const {
+        float milliseconds = 0;
+        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, earlier.get(), get()));
+        return static_cast<double>(milliseconds) * 1e-3;
+    }
 
  private:
+    explicit Event(unsigned flags) {
+        cudaEvent_t event = nullptr;
+        CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));
+        event_.reset(event);
+    }
+
     std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Releaser<cudaEventDestroy>> event_;
 };
 

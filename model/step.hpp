@@ -147,6 +147,7 @@ struct StepResult {
     std::vector<float> logits;  // [sum of logits_count][vocabulary], in plan order
     std::int64_t compute_ns = 0;
     std::int64_t sample_ns = 0;  // of compute_ns: drawing on the host; a card draws within its step
+    std::int64_t idle_ns = 0;    // before the step, on a card that was asked to measure that
 
     void clear() {
         sequences.clear();
@@ -156,6 +157,7 @@ struct StepResult {
         logits.clear();
         compute_ns = 0;
         sample_ns = 0;
+        idle_ns = 0;
     }
 };
 

@@ -141,6 +141,22 @@ TEST_CASE_METHOD(EmulatorFixture, "a missing wait for an event shows under some 
     CHECK(wrong < static_cast<int>(kSeeds));  // the seed really decides
 }
 
+TEST_CASE_METHOD(EmulatorFixture, "only events that are timed and reached have a time between them",
+                 "[gpu][emulator]") {
+    Stream stream;
+    const Event begun(Timed{}), ended(Timed{}), untimed;
+    CHECK_THROWS_AS(ended.seconds_since(begun), model::BackendError);  // never recorded
+    begun.record(stream);
+    untimed.record(stream);
+    stream.synchronise();
+    ended.record(stream);
+    CHECK_THROWS_AS(ended.seconds_since(begun), model::BackendError);  // not reached
+    stream.synchronise();
+    CHECK(ended.seconds_since(begun) >= 0);
+    CHECK(begun.seconds_since(ended) <= 0);
+    CHECK_THROWS_AS(untimed.seconds_since(begun), model::BackendError);
+}
+
 TEST_CASE_METHOD(EmulatorFixture, "a pinned buffer that is changed too early shows under some seed",
                  "[gpu][emulator]") {
     int changed = 0;

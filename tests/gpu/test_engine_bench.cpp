@@ -94,7 +94,7 @@ class RandomModel {
              std::span<const std::byte> bytes) {
         REQUIRE(
             builder_.add_tensor({name, type_, 2, {columns, rows, 1, 1}, bytes, {}}).has_value());
-        parameters_ += double{columns} * rows;
+        parameters_ += static_cast<double>(columns) * rows;
     }
     void add_norm(const std::string& name, std::span<const std::byte> bytes) {
         REQUIRE(
@@ -110,42 +110,48 @@ class RandomModel {
     double parameters_ = 0;
 };
 
-bool emulated() {
-    cudaDeviceProp card{};
-    CUDA_CHECK(cudaGetDeviceProperties(&card, 0));
-    return std::string(card.name) == "emulated device";
-}
-
 // Of several runs the best: what disturbs only slows down.
 template <class Measure>
-double best_rate(Measure measure) {
-    double best = 0;
-    for (int run = 0; run < 3; ++run)
-        best = std::max(best, measure().tokens_per_second());
+tools::EngineRate best_rate(Measure measure) {
+    tools::EngineRate best = measure();
+    for (int run = 1; run < 3; ++run) {
+        const tools::EngineRate other = measure();
+        if (other.tokens_per_second() > best.tokens_per_second()) best = other;
+    }
     return best;
 }
 
 void report_decode(const std::string& model, model::Backend& backend, double parameters,
                    std::uint32_t streams, std::uint32_t context) {
     constexpr std::uint32_t kSteps = 64;
-    const double rate =
+    const tools::EngineRate best =
         best_rate([&] { return tools::measure_decode(backend, streams, context, kSteps); });
+    const double rate = best.tokens_per_second();
     CHECK(rate > 0);
     const model::BackendInfo& info = backend.info();
     const double cached =
         1.0 * streams * (context + kSteps / 2) * static_cast<double>(info.kv_bytes_per_token);
     report(model + " decode at " + std::to_string(context), streams, streams / rate,
            static_cast<double>(info.weight_bytes) + cached, 2 * parameters * streams);
+    report(model + " idle between steps at " + std::to_string(context), streams, best.idle_seconds,
+           0, 0);
 }
 
 }  // namespace
 
 TEST_CASE_METHOD(EmulatorFixture, "whole models can be timed", "[gpu]") {
     const RandomModel random(kTiny, model::TensorType::bf16);
-    const auto backend = make_cuda(random.file(), small_cuda_options());
+    gpu::CudaOptions options = small_cuda_options();
+    options.time_steps = true;
+    const auto backend = make_cuda(random.file(), options);
     CHECK(tools::measure_prefill(*backend, 96).tokens == 96);
     // Streams that have drawn nothing yet are given their first token.
-    CHECK(tools::measure_decode(*backend, 3, 20, 4).tokens == 12);
+    const tools::EngineRate rate = tools::measure_decode(*backend, 3, 20, 4);
+    CHECK(rate.tokens == 12);
+    CHECK(rate.idle_seconds > 0);
+    CHECK(rate.idle_seconds < rate.seconds);
+    options.time_steps = false;
+    CHECK(tools::measure_decode(*make_cuda(random.file(), options), 3, 20, 4).idle_seconds == 0);
 }
 
 TEST_CASE_METHOD(EmulatorFixture, "time of whole models", "[.bench]") {
@@ -162,6 +168,7 @@ TEST_CASE_METHOD(EmulatorFixture, "time of whole models", "[.bench]") {
     gpu::CudaOptions options;
     options.kv_form = kv_form;
     options.slots_max = 128;
+    options.time_steps = true;
     options.tokens_per_step_max = 2048;
     options.end_tokens = {2};
     options.kv_memory_bytes = emulated() ? 64 << 20 : std::uint64_t{24} << 30;
@@ -171,6 +178,7 @@ TEST_CASE_METHOD(EmulatorFixture, "time of whole models", "[.bench]") {
     report_decode(name, *backend, random.parameters(), most, 640);
     report_decode(name, *backend, random.parameters(), most / 4 + 1, 1900);
     const std::uint32_t prompt = emulated() ? 96 : 2000;
-    const double rate = best_rate([&] { return tools::measure_prefill(*backend, prompt); });
+    const double rate =
+        best_rate([&] { return tools::measure_prefill(*backend, prompt); }).tokens_per_second();
     report(name + " prompt", prompt, prompt / rate, 0, 2 * random.parameters() * prompt);
 }

@@ -77,12 +77,14 @@ namespace {
 constexpr std::uint32_t kHeads = 32, kKvHeads = 8, kHeadLength = 128;  // of Llama 3 8B
 constexpr std::uint32_t kContext = 16'384;
 
-// Slots of the same length, each with pages of its own. The last `rows` positions of each attend.
+// Slots of the same length, each with pages of its own, and as many whole caches as the working set
+// asks for. The last `rows` positions of each attend.
 struct AttentionBench {
     std::uint32_t slots, rows, context;
     KvForm form;
     std::uint32_t pages = slots * context / kPageTokens;
-    std::size_t block_bytes = kv_block_bytes(form, kHeadLength);
+    std::size_t cache_bytes = pages * kKvHeads * kv_block_bytes(form, kHeadLength);
+    std::size_t caches = working_set_bytes() / (2 * cache_bytes) + 1;
     DeviceBuffer<std::byte> keys = DeviceBuffer<std::byte>::upload(zeros());
     DeviceBuffer<std::byte> values = DeviceBuffer<std::byte>::upload(zeros());
     DeviceBuffer<std::uint32_t> page_table = DeviceBuffer<std::uint32_t>::upload(turned_pages());
@@ -94,7 +96,7 @@ struct AttentionBench {
     DeviceBuffer<float> partials{};
 
     [[nodiscard]] std::vector<std::byte> zeros() const {
-        return std::vector<std::byte>(pages * kKvHeads * block_bytes);
+        return std::vector<std::byte>(caches * cache_bytes);
     }
     [[nodiscard]] std::vector<std::uint32_t> turned_pages() const {
         std::vector<std::uint32_t> table(pages);
@@ -156,13 +158,18 @@ TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]
                                                                      {1, kRowsMost, kContext},
                                                                      {1, kContext, kContext}}));
     AttentionBench bench{slots, rows, context, form};
-    const Attention p = bench.prepare();
+    Attention p = bench.prepare();
     Stream stream;
-    const double seconds = median_seconds(stream, [&](int) { attention(p, stream.get()); });
+    const double seconds = median_seconds(stream, [&](int run) {
+        const std::size_t cache = static_cast<std::size_t>(run) % bench.caches;
+        p.kv.keys = bench.keys.data() + cache * bench.cache_bytes;
+        p.kv.values = bench.values.data() + cache * bench.cache_bytes;
+        attention(p, stream.get());
+    });
     const double seen = (2.0 * context - rows + 1) / 2;  // positions a row, on average
     report("attention of " + std::to_string(slots) + " x " + std::to_string(context) +
                (form == KvForm::int8 ? " in int8" : " in f16"),
-           slots * rows, seconds, 2.0 * static_cast<double>(bench.keys.bytes()),
+           slots * rows, seconds, 2.0 * static_cast<double>(bench.cache_bytes),
            4.0 * slots * rows * kHeads * kHeadLength * seen);
     CHECK(seconds > 0);
 }

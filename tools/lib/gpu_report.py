@@ -48,6 +48,10 @@ METRICS = [
     ("draws, 128 x 49,152, greedy", ("draws, greedy", 128), microseconds, "us", 20, False),
     ("draws, 128 x 49,152, top-k, top-p", ("draws, top-k and top-p", 128), microseconds, "us", 20,
      False),
+    ("idle between steps, one stream, 135M BF16", ("135M BF16 idle between steps at 128", 1),
+     microseconds, "us", 5, False),
+    ("idle between steps, 128 streams, 8B BF16", ("8B BF16 idle between steps at 640", 128),
+     microseconds, "us", 5, False),
 ]
 STREAMS = 33  # with which the two caches are compared
 

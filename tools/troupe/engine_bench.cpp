@@ -127,6 +127,8 @@ EngineRate measure_decode(model::Backend& backend, std::uint32_t streams, std::u
 
     std::array<model::StepPlan, 2> plans;
     model::StepResult result;
+    std::vector<std::int64_t> idle_ns;
+    idle_ns.reserve(steps);
     const auto start = Clock::now();
     plan_decode(plans[0], streams, context, 1);  // all but the first have drawn nothing yet
     backend.submit(plans[0]);
@@ -135,9 +137,14 @@ EngineRate measure_decode(model::Backend& backend, std::uint32_t streams, std::u
         plan_decode(plan, streams, context + step, model::kDrawnToken);
         backend.submit(plan);
         backend.wait(result);
+        if (step > 1) idle_ns.push_back(result.idle_ns);  // the first came after a pause
     }
     backend.wait(result);
-    const EngineRate rate{std::uint64_t{streams} * steps, seconds_since(start)};
+    EngineRate rate{std::uint64_t{streams} * steps, seconds_since(start)};
+    idle_ns.push_back(result.idle_ns);
+    const auto middle = idle_ns.begin() + static_cast<std::ptrdiff_t>(idle_ns.size() / 2);
+    std::nth_element(idle_ns.begin(), middle, idle_ns.end());
+    rate.idle_seconds = static_cast<double>(*middle) * 1e-9;
     driver.close();
     return rate;
 }

@@ -5,6 +5,7 @@
 // under some seed. One host thread at a time may use it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,6 +24,8 @@ struct Event {
     int device = 0;
     std::uint64_t recorded = 0;   // ticket of the last record
     std::uint64_t completed = 0;  // ticket of the last record that has run
+    bool timed = false;
+    std::chrono::steady_clock::time_point reached{};
 };
 
 struct Operation {

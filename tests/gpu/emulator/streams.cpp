@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -241,10 +242,10 @@ cudaError_t cudaDeviceReset() {
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     const int device = current_device();
     if (machine().status(device) != cudaSuccess) return machine().status(device);
-    *event = new Event{device, 0, 0};
+    *event = new Event{.device = device, .timed = (flags & cudaEventDisableTiming) == 0};
     return cudaSuccess;
 }
 
@@ -260,7 +261,22 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (stream->captured) return machine().report(cudaErrorStreamCaptureUnsupported);
     if (event->device != stream->device) return machine().report(cudaErrorInvalidResourceHandle);
     const std::uint64_t ticket = ++event->recorded;
-    return machine().enqueue(stream, {[event, ticket] { event->completed = ticket; }, {}});
+    const auto reach = [event, ticket] {
+        event->completed = ticket;
+        event->reached = std::chrono::steady_clock::now();
+    };
+    return machine().enqueue(stream, {reach, {}});
+}
+
+// By the host's clock: when the emulated machine came to them.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+    for (const Event* event : {begin, end}) {
+        if (!event->timed || event->recorded == 0)
+            return machine().report(cudaErrorInvalidResourceHandle);
+        if (event->completed < event->recorded) return machine().report(cudaErrorNotReady);
+    }
+    *milliseconds = std::chrono::duration<float, std::milli>(end->reached - begin->reached).count();
+    return machine().status(begin->device);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
