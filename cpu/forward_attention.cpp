@@ -9,9 +9,17 @@ namespace troupe::cpu {
 namespace {
 
 constexpr std::uint32_t kStoreRowsPerPiece = 4;
-constexpr std::uint32_t kAttentionRowsPerPiece = 16;
+constexpr std::uint32_t kAttentionRowsMost = 16, kAttentionRowsLeast = 4;  // of a piece
 constexpr std::uint32_t kPiecesPerWorker = 4;
 constexpr std::uint32_t kTablePositionsMax = 1U << 15;  // more would take long at start
+
+// Pieces of at most so many rows.
+std::size_t pieces_of(const RowBatch& batch, std::uint32_t rows) {
+    std::size_t pieces = 0;
+    for (const auto& run : batch.runs)
+        pieces += (run.row_count + rows - 1) / rows;
+    return pieces;
+}
 
 }  // namespace
 
@@ -27,18 +35,22 @@ KvPages Forward::kv_pages(std::uint32_t layer) const {
 }
 
 // Cuts the step's attention into items of some rows, and the heads into ranges: all heads at once
-// where there are rows enough to share out, else a KV head's queries, else, for one or two rows,
-// halves of those (the larger first, so that the smaller fill the gaps).
+// where there are rows enough to share out, else a KV head's queries, of fewer rows if need be,
+// else, for one or two rows, halves of those (the larger first, so that the smaller fill the gaps).
 void Forward::plan_attention(const RowBatch& batch) {
     items_.clear();
     head_ranges_.clear();
+    const std::size_t pieces_wanted = std::size_t{kPiecesPerWorker} * threads_.workers();
+    std::uint32_t rows = kAttentionRowsMost;
+    while (rows > kAttentionRowsLeast &&
+           pieces_of(batch, rows) * hp_.head_count_kv < pieces_wanted) {
+        rows /= 2;
+    }
     for (std::uint32_t run = 0; run < batch.runs.size(); ++run) {
         const std::uint32_t count = batch.runs[run].row_count;
-        for (std::uint32_t first = 0; first < count; first += kAttentionRowsPerPiece) {
-            items_.push_back({run, first, std::min(kAttentionRowsPerPiece, count - first)});
-        }
+        for (std::uint32_t first = 0; first < count; first += rows)
+            items_.push_back({run, first, std::min(rows, count - first)});
     }
-    const std::size_t pieces_wanted = std::size_t{kPiecesPerWorker} * threads_.workers();
     if (items_.size() >= 2 * pieces_wanted) {
         head_ranges_.push_back({0, hp_.head_count});
         return;

@@ -36,6 +36,7 @@ struct AttentionTile {
     std::size_t kv_head;
     std::size_t row, rows;
     std::size_t head, heads;
+    bool first;  // of its part and KV head: those behind it find their pages in the second cache
 
     [[gnu::always_inline]] std::size_t offset(std::size_t pair, std::size_t stride) const {
         return (row + pair / heads) * stride + (head + pair % heads) * part.kv.head_dim;
@@ -157,7 +158,7 @@ struct Attention {
         std::size_t p = 0;
         for (; p + at_once <= stretch.pages; p += at_once) {
             const std::size_t ahead = at_most(p + 2 * at_once, stretch.pages);
-            for (std::size_t next = p + at_once; next < ahead; ++next)
+            for (std::size_t next = p + at_once; tile.first && next < ahead; ++next)
                 tile.prefetch(KvPart::keys, stretch.page + next);
             score_pages<Pairs, at_once>(tile, stretch.page + p, q,
                                         scores + p * Pairs * page_tokens);
@@ -191,25 +192,14 @@ struct Attention {
         }
     }
 
-    // acc += weight * value for one slot of a page. Where not all pairs see it, only for those that
-    // do: a zero weight would not do for a stored NaN.
-    template <std::size_t Pairs, std::size_t Chunks>
-    [[gnu::always_inline]] static void weigh_slot(const float* weights, bool all_see,
-                                                  std::uint32_t seen_by, const V (&value)[Chunks],
+    // acc += weight * value for one slot of a page.
+    template <std::size_t Chunks, std::size_t Pairs>
+    [[gnu::always_inline]] static void weigh_slot(const float* weights, std::size_t n,
+                                                  const V (&value)[Chunks],
                                                   V (&acc)[Chunks][Pairs]) {
-        const auto add = [&](std::size_t n) {
-            const V w = V::set(weights[n * page_tokens]);
-            for (std::size_t c = 0; c < Chunks; ++c)
-                acc[c][n] = V::fma(w, value[c], acc[c][n]);
-        };
-        if (all_see) [[likely]] {
-            for (std::size_t n = 0; n < Pairs; ++n)
-                add(n);
-        } else {
-            for (std::size_t n = 0; n < Pairs; ++n) {
-                if ((seen_by >> n & 1U) != 0) add(n);
-            }
-        }
+        const V w = V::set(weights[n * page_tokens]);
+        for (std::size_t c = 0; c < Chunks; ++c)
+            acc[c][n] = V::fma(w, value[c], acc[c][n]);
     }
 
     // Adds one stretch's values, columns from d on.
@@ -223,22 +213,40 @@ struct Attention {
         for (std::size_t p = 0; p < stretch.pages; ++p) {
             const std::size_t page = stretch.page + p, start = page * page_tokens;
             const float* own = weights + (stretch.score_page + p) * Pairs * page_tokens;
-            if (p + values_ahead < stretch.pages)
+            if (tile.first && d == 0 && p + values_ahead < stretch.pages)
                 tile.prefetch(KvPart::values, page + values_ahead);
             const typename Form::template Values<Chunks> values(tile.block(KvPart::values, page),
                                                                 tile.part.kv.head_dim, d);
-            const std::size_t end = at_most(last.end, start + page_tokens);
-            for (std::size_t at = at_least(first.begin, start); at < end; ++at) {
-                const std::size_t slot = at - start;
-                V value[Chunks];
+            const auto read = [&](std::size_t slot, V(&value)[Chunks]) {
                 if constexpr (Partial)
                     value[0] = values.read_tail(slot, tail);
                 else
                     values.read(slot, value);
-                const bool all_see = at >= last.begin && at < first.end;
-                const std::uint32_t seen_by = all_see ? 0 : tile.seen_by(Pairs, stretch.sinks, at);
-                weigh_slot<Pairs, Chunks>(own + slot, all_see, seen_by, value, acc);
+            };
+            // Where not all pairs see a slot, only those that do take it: a zero weight would not
+            // do for a stored NaN.
+            const auto weigh_seen = [&](std::size_t begin, std::size_t end) {
+                for (std::size_t at = begin; at < end; ++at) {
+                    V value[Chunks];
+                    read(at - start, value);
+                    const std::uint32_t seen_by = tile.seen_by(Pairs, stretch.sinks, at);
+                    for (std::size_t n = 0; n < Pairs; ++n) {
+                        if ((seen_by >> n & 1U) != 0) weigh_slot(own + (at - start), n, value, acc);
+                    }
+                }
+            };
+            const std::size_t begin = at_least(first.begin, start);
+            const std::size_t end = at_most(last.end, start + page_tokens);
+            const std::size_t all_begin = at_most(at_least(last.begin, begin), end);
+            const std::size_t all_end = at_least(at_most(first.end, end), all_begin);
+            weigh_seen(begin, all_begin);
+            for (std::size_t slot = all_begin - start; slot < all_end - start; ++slot) {
+                V value[Chunks];
+                read(slot, value);
+                for (std::size_t n = 0; n < Pairs; ++n)
+                    weigh_slot(own + slot, n, value, acc);
             }
+            weigh_seen(all_end, end);
         }
     }
 
@@ -308,7 +316,8 @@ struct Attention {
             const std::size_t rows_at_once = V::attention_tile / heads;
             for (std::size_t row = 0; row < part.rows;) {
                 const std::size_t rows = at_most(part.rows - row, rows_at_once);
-                dispatch(AttentionTile{part, kv_head, row, rows, head, heads},
+                const bool first = row == 0 && head == begin;
+                dispatch(AttentionTile{part, kv_head, row, rows, head, heads, first},
                          std::make_index_sequence<V::attention_tile>());
                 row += rows;
             }
