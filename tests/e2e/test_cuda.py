@@ -1,8 +1,10 @@
 """The CUDA backend without a card: nvcc's build where no driver is, and a card that is lost, emulated."""
 
 import concurrent.futures
+import json
 import pathlib
 import subprocess
+import sys
 
 import httpx
 import pytest
@@ -30,6 +32,43 @@ def test_no_hot_kernel_spills_registers_and_the_page_says_what_they_take():
     done = subprocess.run([ROOT / "tools" / "gpu-check-registers"], capture_output=True, text=True,
                           timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def measured(kernel, rows, us, **more):
+    return json.dumps({"kernel": kernel, "rows": rows, "us": us, **more})
+
+
+def test_what_a_card_measured_is_told_beside_the_goals(tmp_path):
+    (tmp_path / "card.csv").write_text("name, driver\nsome card, 1.0\n")
+    (tmp_path / "measured.txt").write_text("\n".join([
+        "Filters: [.bench]",
+        measured("copy", 0, 50, gb_per_s=4000.0),
+        measured("8B BF16 decode at 128", 1, 4000, gb_per_s=3600.0, tflop_per_s=4.0),
+        measured("135M BF16 decode at 128", 1, 400, gb_per_s=600.0, tflop_per_s=0.6),
+        measured("135M BF16 idle between steps at 128", 1, 7),
+        measured("attention of 64 x 256 in f16", 64, 100, gb_per_s=2400.0),
+        measured("attention of 64 x 256 in f16, pages in order", 64, 98, gb_per_s=2450.0)]))
+    for form, perplexity in (("f16", 20.0), ("int8", 20.1)):
+        (tmp_path / f"perplexity-{form}.txt").write_text(
+            "a line of the log\n" + json.dumps({"perplexity": perplexity}) + "\n")
+    told = subprocess.run([sys.executable, ROOT / "tools" / "lib" / "gpu_report.py", tmp_path],
+                          capture_output=True, text=True, check=True, timeout=60).stdout
+    rows = {row["name"]: row
+            for row in json.loads((tmp_path / "gpu-check.json").read_text())["rows"]}
+
+    def said(name):
+        return pytest.approx(rows[name]["value"]), rows[name]["met"]
+
+    assert said("decode, one stream, 8B BF16") == (0.9, True)
+    assert said("decode, one stream, 135M BF16") == (2500, False)
+    assert said("idle between steps, one stream, 135M BF16") == (7, False)
+    assert said("attention, 64 x 256") == (0.6, True)
+    assert said("pages anywhere against in order, 64 x 256") == (0.98, True)
+    assert said("perplexity with an int8 cache") == (0.5, False)
+    assert rows["decode, one stream, 8B Q4_0"]["measured"] is False
+    lines = {line[:45].strip(): line for line in told.splitlines()}
+    assert "NOT MET" in lines["decode, one stream, 135M BF16"]
+    assert "not run" in lines["decode, one stream, 8B Q4_0"]
 
 
 def complete(server, **more):

@@ -2,6 +2,8 @@
 // no speed. Each launch multiplies by another matrix, so many that four times the L2 cache does not
 // hold them.
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 #include "gpu/device_memory.hpp"
 #include "gpu/kernels/attention.hpp"
@@ -82,12 +84,13 @@ constexpr std::uint32_t kContext = 16'384;
 struct AttentionBench {
     std::uint32_t slots, rows, context;
     KvForm form;
+    bool pages_in_order;
     std::uint32_t pages = slots * context / kPageTokens;
     std::size_t cache_bytes = pages * kKvHeads * kv_block_bytes(form, kHeadLength);
     std::size_t caches = working_set_bytes() / (2 * cache_bytes) + 1;
-    DeviceBuffer<std::byte> keys = DeviceBuffer<std::byte>::upload(zeros());
-    DeviceBuffer<std::byte> values = DeviceBuffer<std::byte>::upload(zeros());
-    DeviceBuffer<std::uint32_t> page_table = DeviceBuffer<std::uint32_t>::upload(turned_pages());
+    DeviceBuffer<std::byte> keys = DeviceBuffer<std::byte>::upload(content());
+    DeviceBuffer<std::byte> values = DeviceBuffer<std::byte>::upload(content());
+    DeviceBuffer<std::uint32_t> page_table = DeviceBuffer<std::uint32_t>::upload(page_order());
     DeviceBuffer<float> q = DeviceBuffer<float>::upload(
         std::vector<float>(std::size_t{slots} * rows * kHeads * kHeadLength, 0.5F));
     DeviceBuffer<float> out = DeviceBuffer<float>(q.size());
@@ -95,13 +98,14 @@ struct AttentionBench {
     DeviceBuffer<AttentionMerge> merges{};
     DeviceBuffer<float> partials{};
 
-    [[nodiscard]] std::vector<std::byte> zeros() const {
-        return std::vector<std::byte>(caches * cache_bytes);
+    [[nodiscard]] std::vector<std::byte> content() const {
+        return std::vector(caches * cache_bytes, std::byte{0x21});
     }
-    [[nodiscard]] std::vector<std::uint32_t> turned_pages() const {
+    // In order they are what a cache without pages would be.
+    [[nodiscard]] std::vector<std::uint32_t> page_order() const {
         std::vector<std::uint32_t> table(pages);
-        for (std::uint32_t i = 0; i < pages; ++i)
-            table[i] = pages - 1 - i;
+        std::iota(table.begin(), table.end(), 0U);
+        if (!pages_in_order) std::shuffle(table.begin(), table.end(), std::mt19937(7));
         return table;
     }
     // As StepBuilder cuts it: a decoding row into splits, a prompt into wide items.
@@ -149,6 +153,7 @@ struct AttentionBench {
 
 TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]") {
     const auto form = GENERATE(KvForm::f16, KvForm::int8);
+    const bool in_order = GENERATE(false, true);
     const auto [slots, rows, context] =
         GENERATE(table<std::uint32_t, std::uint32_t, std::uint32_t>({{1, 1, kContext},
                                                                      {16, 1, kContext},
@@ -157,7 +162,8 @@ TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]
                                                                      {1, 128, kContext},
                                                                      {1, kRowsMost, kContext},
                                                                      {1, kContext, kContext}}));
-    AttentionBench bench{slots, rows, context, form};
+    if (in_order && (rows > 1 || form == KvForm::int8)) return;
+    AttentionBench bench{slots, rows, context, form, in_order};
     Attention p = bench.prepare();
     Stream stream;
     const double seconds = median_seconds(stream, [&](int run) {
@@ -168,7 +174,8 @@ TEST_CASE_METHOD(EmulatorFixture, "time of attention on tensor units", "[.bench]
     });
     const double seen = (2.0 * context - rows + 1) / 2;  // positions a row, on average
     report("attention of " + std::to_string(slots) + " x " + std::to_string(context) +
-               (form == KvForm::int8 ? " in int8" : " in f16"),
+               (form == KvForm::int8 ? " in int8" : " in f16") +
+               (in_order ? ", pages in order" : ""),
            slots * rows, seconds, 2.0 * static_cast<double>(bench.cache_bytes),
            4.0 * slots * rows * kHeads * kHeadLength * seen);
     CHECK(seconds > 0);
