@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/spare_deliveries.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::actors {
@@ -223,8 +224,9 @@ boost::asio::awaitable<void> run_hub(runtime::Lane& lane, SessionHub& hub,
     std::vector<HubMessage> batch;
     while (co_await inbox.receive_all(batch)) {
         const auto begun = lane.now();
-        for (const HubMessage& message : batch) {
+        for (HubMessage& message : batch) {
             std::visit([&hub](const auto& m) { hub.on(m); }, message);
+            if (auto* const delivery = std::get_if<Delivery>(&message)) give_back(*delivery);
         }
         lane.note_since(begun, "route", static_cast<std::int64_t>(batch.size()));
     }

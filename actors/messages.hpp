@@ -210,11 +210,20 @@ struct Rejected {
 using SessionEvent =
     std::variant<Queued, PromptProgress, TokenRun, PromptScores, Finished, Rejected>;
 
+class SpareDeliveries;
+
 // All that a step has for one hub: one message, one wake-up.
 struct Delivery {
     std::vector<SessionEvent> events;
     std::vector<model::SampledToken> tokens;  // top_begin counts into `top`
     std::vector<model::TokenLogprob> top;
+    std::shared_ptr<SpareDeliveries> home;  // where to give it back
+
+    void clear() {
+        events.clear();
+        tokens.clear();
+        top.clear();
+    }
 };
 
 struct HubShutdown {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "actors/spare_deliveries.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::actors {
@@ -47,20 +49,16 @@ class Outbox {
     // One for each hub; those without events are not to be sent.
     [[nodiscard]] const std::vector<Delivery>& deliveries() const { return deliveries_; }
 
-    // Hands a delivery over. The next one will be about as large: it starts with room for that.
+    // Hands a delivery over, to be given back when it has been read.
     [[nodiscard]] Delivery take(std::size_t hub) {
-        Delivery taken = std::exchange(deliveries_[hub], {});
-        deliveries_[hub].events.reserve(taken.events.size());
-        deliveries_[hub].tokens.reserve(taken.tokens.size());
+        Delivery taken = std::exchange(deliveries_[hub], spares_->take());
+        taken.home = spares_;
         return taken;
     }
 
     void clear() {
-        for (Delivery& delivery : deliveries_) {
-            delivery.events.clear();
-            delivery.tokens.clear();
-            delivery.top.clear();
-        }
+        for (Delivery& delivery : deliveries_)
+            delivery.clear();
     }
 
  private:
@@ -70,6 +68,7 @@ class Outbox {
     }
 
     std::vector<Delivery> deliveries_;
+    std::shared_ptr<SpareDeliveries> spares_ = std::make_shared<SpareDeliveries>();
 };
 
 }  // namespace troupe::actors

@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "actors/outbox.hpp"
+#include "actors/spare_deliveries.hpp"
 
 namespace troupe::actors {
 namespace {
@@ -13,6 +14,26 @@ TEST_CASE("each hub has its own delivery", "[actors][outbox]") {
     REQUIRE(outbox.deliveries()[1].events.size() == 1);
     outbox.clear();
     REQUIRE(outbox.deliveries()[1].events.empty());
+}
+
+TEST_CASE("a delivery that was given back is filled again, whoever is gone", "[actors][outbox]") {
+    Delivery read;
+    {
+        Outbox outbox(1);
+        outbox.add({0, 7}, Queued{7, 70, 3});
+        read = outbox.take(0);
+        REQUIRE(read.events.size() == 1);
+        const SessionEvent* const memory = read.events.data();
+        give_back(read);
+        REQUIRE(read.home == nullptr);
+        outbox.add({0, 7}, Queued{7, 71, 2});
+        read = outbox.take(0);  // beside which the spare one begins
+        outbox.add({0, 7}, Queued{7, 72, 1});
+        REQUIRE(outbox.deliveries()[0].events.size() == 1);
+        REQUIRE(outbox.deliveries()[0].events.data() == memory);
+        REQUIRE(std::get<Queued>(outbox.deliveries()[0].events[0]).request == 72);
+    }
+    give_back(read);
 }
 
 TEST_CASE("tokens that follow each other are one run", "[actors][outbox]") {

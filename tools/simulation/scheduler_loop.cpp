@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "actors/spare_deliveries.hpp"
 #include "runtime/base/assert.hpp"
 
 namespace troupe::simulation {
@@ -37,6 +38,7 @@ SchedulerLoop::SchedulerLoop(std::uint32_t running, std::uint32_t steps) : stats
 void SchedulerLoop::step() {
     scheduler_->step(now_ += std::chrono::milliseconds(1), messages_, output_);
     messages_.clear();
+    actors::give_back(delivery_);
     if (!scheduler_->outbox().deliveries()[0].events.empty())
         delivery_ = scheduler_->outbox().take(0);
     TROUPE_ASSERT(output_.run.has_value(), "somebody always runs");
