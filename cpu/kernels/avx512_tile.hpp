@@ -127,6 +127,7 @@ struct VnniTile {
     using V = Avx512Vector;
     using Block = PanelBlock;
     static constexpr std::size_t rows_to_unpack = 2 * tile_rows;
+    static constexpr bool unpacks_meanwhile = false;
 
     static void accumulate_packed(const std::byte* panel, std::size_t rows, std::size_t blocks,
                                   const ActivationBlock* x, float* acc) {
@@ -153,6 +154,7 @@ struct VnniUnpackedTile {
     using V = Avx512Vector;
     using Block = PanelBlock;
     static constexpr std::size_t rows_to_unpack = 2 * tile_rows;
+    static constexpr bool unpacks_meanwhile = false;
     static constexpr std::size_t blocks_at_once = 4;
 
     static void accumulate_packed(const std::byte* panel, std::size_t rows, std::size_t blocks,
@@ -196,6 +198,7 @@ struct VnniTile<PanelFormat::q6_k> {
     using V = Avx512Vector;
     using Block = HalvesBlock;
     static constexpr std::size_t rows_to_unpack = 4;
+    static constexpr bool unpacks_meanwhile = false;
 
     static void accumulate_packed(const std::byte* panel, std::size_t rows, std::size_t blocks,
                                   const ActivationBlock* x, float* acc) {

@@ -24,10 +24,14 @@ template <PanelFormat Format>
 struct AmxTile : VnniTile<Format> {
     using Block = PanelBlock;
     static constexpr std::size_t rows_to_unpack = tile_rows;
+    static constexpr bool unpacks_meanwhile = true;
 
+    template <class Next>
     static void accumulate_unpacked(const Block* unpacked, std::size_t rows, std::size_t blocks,
-                                    const ActivationBlock* x, float* acc) {
-        if (rows == tile_rows) return accumulate_tile_unit(unpacked, blocks, x, acc);
+                                    const ActivationBlock* x, float* acc, const Next& next) {
+        if (rows == tile_rows) return accumulate_tile_unit(unpacked, blocks, x, acc, next);
+        for (std::size_t b = 0; b < blocks; ++b)
+            next(b);
         VnniTile<Format>::accumulate_unpacked(unpacked, rows, blocks, x, acc);
     }
 
@@ -60,8 +64,9 @@ struct AmxTile : VnniTile<Format> {
 
     // A pipeline over blocks, so that the tile unit, its stores and the float chains overlap: block
     // b is multiplied two steps before its sums are stored, and those are used two steps later.
+    template <class Next>
     static void accumulate_tile_unit(const Block* w, std::size_t blocks, const ActivationBlock* x,
-                                     float* acc) {
+                                     float* acc, const Next& next) {
         alignas(64) Sums sums[4];
         __m512 chains[tile_rows];
         for (std::size_t t = 0; t < tile_rows; ++t)
@@ -77,6 +82,7 @@ struct AmxTile : VnniTile<Format> {
         for (std::size_t b = 0; b < blocks + 2; ++b) {
             if (b < blocks && b % 2 == 0) step(b, std::false_type());
             if (b < blocks && b % 2 == 1) step(b, std::true_type());
+            if (b < blocks) next(b);
             if (b < 2) continue;
             extend_chains(w[b - 2], x + (b - 2) * tile_rows, sums[(b - 2) % 4], chains);
         }

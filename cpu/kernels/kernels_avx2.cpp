@@ -154,6 +154,7 @@ struct Avx2Tile {
     using V = Avx2Vector;
     using Block = WideBlock;
     static constexpr std::size_t rows_to_unpack = 4;
+    static constexpr bool unpacks_meanwhile = true;
 
     static void accumulate(const Block& w, std::size_t rows, const ActivationBlock* x, float* acc) {
         accumulate_rows<unpacked_format(Format)>(w, rows, x, acc);
@@ -173,10 +174,12 @@ struct Avx2Tile {
             unpack_block<Format>(at, out[b]);
         }
     }
+    template <class Next>
     static void accumulate_unpacked(const Block* unpacked, std::size_t rows, std::size_t blocks,
-                                    const ActivationBlock* x, float* acc) {
+                                    const ActivationBlock* x, float* acc, const Next& next) {
         for (std::size_t b = 0; b < blocks; ++b, x += tile_rows) {
             accumulate(unpacked[b], rows, x, acc);
+            next(b);
         }
     }
 };

@@ -13,7 +13,7 @@ namespace troupe::cpu {
 
 inline constexpr std::size_t row_group = 128;           // most rows in a group
 inline constexpr std::size_t group_bytes = 256 * 1024;  // of activations in a group
-inline constexpr std::size_t unpacked_blocks = 32;      // of one panel at a time
+inline constexpr std::size_t unpacked_blocks = 36;      // at a time
 
 // Rows of a group: whole tiles, at least one.
 [[gnu::always_inline]] inline std::size_t rows_of_group(std::size_t columns) {
@@ -27,6 +27,8 @@ inline constexpr std::size_t unpacked_blocks = 32;      // of one panel at a tim
 //   accumulate_packed(panel, rows, blocks, x, acc)    continue acc[rows][16] over a packed panel
 //   unpack_blocks(panel, first, count, Block* out)
 //   accumulate_unpacked(const Block*, rows, blocks, x, acc)
+// or, where unpacks_meanwhile is true, with one argument more: it calls next(b) for all b < blocks,
+// which unpacks a block of those that are multiplied after these.
 template <class Tile, PanelFormat Format>
 struct MatmulDriver {
     using V = typename Tile::V;
@@ -59,25 +61,71 @@ struct MatmulDriver {
         finish(w, panel, outliers, begin, end, acc, part);
     }
 
-    static void panel_unpacked(const PackedMatrix& w, const QuantizedRows& x,
-                               const RowOutliers& outliers, std::size_t panel, std::size_t begin,
-                               std::size_t end, const MatmulPart& part) {
-        alignas(64) typename Tile::Block unpacked[unpacked_blocks];
-        alignas(64) float acc[row_group * panel_rows];
-        const std::size_t blocks = w.columns / block_columns;
-        for (std::size_t i = 0; i < (end - begin) * panel_rows; ++i)
-            acc[i] = 0.0F;
-        for (std::size_t first = 0; first < blocks; first += unpacked_blocks) {
-            const std::size_t count =
-                blocks - first < unpacked_blocks ? blocks - first : unpacked_blocks;
-            Tile::unpack_blocks(w.panel(panel), first, count, unpacked);
-            for (std::size_t row = begin, next = 0; row < end; row = next) {
-                next = tile_end(row, end);
-                Tile::accumulate_unpacked(unpacked, next - row, count, &x.block(row, first),
-                                          acc + (row - begin) * panel_rows);
+    // Blocks of a panel that are unpacked at a time.
+    struct Stretch {
+        std::size_t panel = 0, first = 0, count = 0;
+        const std::byte* packed = nullptr;
+        typename Tile::Block* unpacked = nullptr;
+
+        [[gnu::always_inline]] void operator()(std::size_t b) const {
+            if (b < count) Tile::unpack_blocks(packed, first + b, 1, unpacked + b);
+        }
+        void unpack_from(std::size_t begin) const {
+            for (std::size_t b = begin; b < count; ++b)
+                (*this)(b);
+        }
+    };
+
+    // While the first tile of rows is multiplied by one stretch the next is unpacked, where the
+    // tile can do that: so reading the weights and computing overlap.
+    static void multiply_stretch(const Stretch& own, const Stretch& next, const QuantizedRows& x,
+                                 std::size_t begin, std::size_t end, float* acc) {
+        for (std::size_t row = begin, then = 0; row < end; row = then) {
+            then = tile_end(row, end);
+            const ActivationBlock* const rows = &x.block(row, own.first);
+            float* const sums = acc + (row - begin) * panel_rows;
+            if constexpr (Tile::unpacks_meanwhile) {
+                Tile::accumulate_unpacked(own.unpacked, then - row, own.count, rows, sums,
+                                          row == begin ? next : Stretch{});
+            } else {
+                Tile::accumulate_unpacked(own.unpacked, then - row, own.count, rows, sums);
             }
         }
-        finish(w, panel, outliers, begin, end, acc, part);
+        next.unpack_from(Tile::unpacks_meanwhile ? own.count : 0);
+    }
+
+    // Panels are cut into stretches of about the same length.
+    static void panels_unpacked(const PackedMatrix& w, const QuantizedRows& x,
+                                const RowOutliers& outliers, std::size_t begin, std::size_t end,
+                                const MatmulPart& part) {
+        constexpr std::size_t buffers = Tile::unpacks_meanwhile ? 2 : 1;
+        constexpr std::size_t most = unpacked_blocks / buffers;
+        alignas(64) typename Tile::Block unpacked[buffers][most];
+        alignas(64) float acc[row_group * panel_rows];
+        const std::size_t blocks = w.columns / block_columns;
+        const std::size_t of_panel = (blocks + most - 1) / most;
+        const std::size_t length = (blocks + of_panel - 1) / of_panel;
+        const std::size_t stretches = (part.panel_end - part.panel_begin) * of_panel;
+        const auto stretch = [&](std::size_t index) {
+            if (index == stretches) return Stretch{};
+            const std::size_t panel = part.panel_begin + index / of_panel;
+            const std::size_t first = index % of_panel * length;
+            return Stretch{panel, first, blocks - first < length ? blocks - first : length,
+                           w.panel(panel), unpacked[index % buffers]};
+        };
+        Stretch own = stretch(0);
+        own.unpack_from(0);
+        for (std::size_t index = 0; index < stretches; ++index) {
+            if (own.first == 0) {
+                for (std::size_t i = 0; i < (end - begin) * panel_rows; ++i)
+                    acc[i] = 0.0F;
+            }
+            const Stretch next = stretch(index + 1);
+            multiply_stretch(own, next, x, begin, end, acc);
+            if (own.first + own.count == blocks)
+                finish(w, own.panel, outliers, begin, end, acc, part);
+            own = next;
+        }
     }
 
     static void matmul(const PackedMatrix& w, const QuantizedRows& x, const MatmulPart& part) {
@@ -86,12 +134,11 @@ struct MatmulDriver {
             const std::size_t limit = begin / tile_rows * tile_rows + group;
             const std::size_t end = limit < part.row_end ? limit : part.row_end;
             const RowOutliers outliers(x, begin, end);
-            for (std::size_t panel = part.panel_begin; panel < part.panel_end; ++panel) {
-                if (end - begin >= Tile::rows_to_unpack) {
-                    panel_unpacked(w, x, outliers, panel, begin, end, part);
-                } else {
+            if (end - begin >= Tile::rows_to_unpack) {
+                panels_unpacked(w, x, outliers, begin, end, part);
+            } else {
+                for (std::size_t panel = part.panel_begin; panel < part.panel_end; ++panel)
                     panel_once(w, x, outliers, panel, begin, end, part);
-                }
             }
             begin = end;
         }
