@@ -20,6 +20,7 @@
 #include "gateway/trace_dump.hpp"
 #include "gateway/transport.hpp"
 #include "gateway/websocket_connection.hpp"
+#include "gateway/websocket_frames.hpp"
 
 namespace troupe::gateway {
 namespace {
@@ -322,11 +323,51 @@ class HttpConnection final : public Connection,
                 false);
         if (const auto r = judge_model(client, context_.settings, context_.serving->model))
             co_return co_await send(refusal(r->status, r->code, r->message), false);
-        SocketUpgrade next{std::move(stream_), parser_->release(), client,
-                           judgement.refusal.has_value()};
+        const std::string chosen(chosen_subprotocol(facts().subprotocols));
+        if (!co_await accept_websocket(chosen)) co_return false;
         context_.connections.remove(*this);
-        serve_websocket(std::move(next), context_);
+        stream_.put_back(take_buffered());
+        serve_websocket({.transport = std::move(stream_),
+                         .client = client,
+                         .troupe_protocol = chosen == "troupe.v1",
+                         .refused_credentials = judgement.refusal.has_value()},
+                        context_);
         co_return false;
+    }
+
+    // Ends the handshake, of which Beast has found all but the key and the version (RFC 6455, 4.2).
+    asio::awaitable<bool> accept_websocket(std::string_view subprotocol) {
+        constexpr std::size_t kKeyBytes = 24;
+        const Request& request = parser_->get();
+        const auto key = request[http::field::sec_websocket_key];
+        if (request[http::field::sec_websocket_version] != "13") {
+            auto reply = refusal(426, "upgrade_required", "this server speaks WebSocket 13");
+            reply.headers.emplace_back("Sec-WebSocket-Version", "13");
+            co_await send(std::move(reply), false);
+            co_return false;
+        }
+        if (key.size() != kKeyBytes) {
+            co_await send(refusal(400, "invalid_request", "a Sec-WebSocket-Key has 24 characters"),
+                          false);
+            co_return false;
+        }
+        http::response<http::empty_body> response(http::status::switching_protocols, 11);
+        response.set(http::field::upgrade, "websocket");
+        response.set(http::field::connection, "upgrade");
+        response.set(http::field::sec_websocket_accept, websocket_accept(as_view(key)));
+        response.set(http::field::server, "troupe");
+        if (!subprotocol.empty()) response.set(http::field::sec_websocket_protocol, subprotocol);
+        give(context_.settings.handshake_timeout);
+        const auto [error, n] = co_await http::async_write(stream_, response, as_tuple_awaitable);
+        wait_for_ever();
+        co_return !error && stream_.is_open();
+    }
+
+    // What the client has said behind its request.
+    std::string take_buffered() {
+        std::string bytes(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+        buffer_.consume(buffer_.size());
+        return bytes;
     }
 
     asio::awaitable<bool> exchange(const RouteMatch& route, std::string_view query,

@@ -19,6 +19,7 @@
 #include "gateway/metrics.hpp"
 #include "gateway/served_model.hpp"
 #include "gateway/tls.hpp"
+#include "gateway/write_round.hpp"
 #include "model/load_progress.hpp"
 #include "runtime/clock.hpp"
 #include "runtime/lane.hpp"
@@ -73,6 +74,7 @@ struct ServerContext {
     const Serving* serving = nullptr;  // null while the model loads
     bool draining = false;
     ConnectionTable connections{};
+    WriteRound writes{io};
     std::unordered_map<std::uint64_t, std::uint32_t> sockets_of_principal{};
     double head_start = 0;  // of the last WebSocket, in heartbeats
 

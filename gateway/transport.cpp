@@ -41,6 +41,7 @@ class Transport::Link : public std::enable_shared_from_this<Link> {
     virtual asio::awaitable<ErrorCode> handshake() = 0;
     virtual void read(asio::mutable_buffer buffer, Transferred done) = 0;
     virtual void write(const WriteBuffers& buffers, Transferred done) = 0;
+    virtual std::size_t write_now(asio::const_buffer bytes, ErrorCode& error) = 0;
     // What TLS says before the TCP connection ends.
     virtual asio::awaitable<void> say_goodbye() = 0;
 
@@ -64,7 +65,7 @@ class Transport::Link : public std::enable_shared_from_this<Link> {
                 co_await link->socket().async_read_some(asio::buffer(unread), as_tuple_awaitable);
     }
 
-    void keep(const char* bytes, std::size_t n) { ahead_.append(bytes, n); }
+    void keep(std::string_view bytes) { ahead_.append(bytes); }
 
     void close() {
         ErrorCode ignored;
@@ -77,7 +78,10 @@ class Transport::Link : public std::enable_shared_from_this<Link> {
 
 class Transport::PlainLink final : public Link {
  public:
-    explicit PlainLink(tcp::socket socket) : socket_(std::move(socket)) {}
+    explicit PlainLink(tcp::socket socket) : socket_(std::move(socket)) {
+        ErrorCode ignored;
+        socket_.non_blocking(true, ignored);  // for write_now()
+    }
 
     tcp::socket& socket() override { return socket_; }
     [[nodiscard]] bool encrypted() const override { return false; }
@@ -87,6 +91,11 @@ class Transport::PlainLink final : public Link {
     }
     void write(const WriteBuffers& buffers, Transferred done) override {
         socket_.async_write_some(buffers, std::move(done));
+    }
+    std::size_t write_now(asio::const_buffer bytes, ErrorCode& error) override {
+        const std::size_t n = socket_.write_some(asio::buffer(bytes), error);
+        if (error == asio::error::would_block) error = {};
+        return n;
     }
     asio::awaitable<void> say_goodbye() override { co_return; }
 
@@ -116,6 +125,7 @@ class Transport::TlsLink final : public Link {
     void write(const WriteBuffers& buffers, Transferred done) override {
         stream_.async_write_some(buffers, holding(std::move(done)));
     }
+    std::size_t write_now(asio::const_buffer, ErrorCode&) override { return 0; }
     asio::awaitable<void> say_goodbye() override {
         co_await stream_.async_shutdown(as_tuple_awaitable);
     }
@@ -186,13 +196,21 @@ asio::awaitable<bool> Transport::watch() {
     const auto link = link_;
     std::array<char, 512> bytes;
     const auto [error, n] = co_await async_read_some(asio::buffer(bytes), as_tuple_awaitable);
-    if (!error) link->keep(bytes.data(), n);
+    if (!error) link->keep({bytes.data(), n});
     co_return !error || (error == asio::error::operation_aborted && link->socket().is_open());
 }
 
 void Transport::stop_watching() {
     ErrorCode ignored;
     link_->socket().cancel(ignored);
+}
+
+void Transport::put_back(std::string_view bytes) {
+    link_->keep(bytes);
+}
+
+std::size_t Transport::write_now(asio::const_buffer bytes, ErrorCode& error) {
+    return link_->write_now(bytes, error);
 }
 
 void Transport::finish(Done done) {

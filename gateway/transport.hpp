@@ -11,9 +11,9 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/websocket/teardown.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "gateway/tls.hpp"
@@ -72,6 +72,12 @@ class Transport {
     [[nodiscard]] boost::asio::awaitable<bool> watch();
     void stop_watching();
 
+    // Bytes that were read too many, for the next read. Not while one is at work.
+    void put_back(std::string_view bytes);
+
+    // What the kernel takes at once of these bytes, without a write at work: nothing over TLS.
+    [[nodiscard]] std::size_t write_now(boost::asio::const_buffer bytes, ErrorCode& error);
+
     // Says that nothing more will be sent, and takes what still comes until the peer agrees. (What
     // is left unread would make the kernel reset the connection, and the last reply with it.)
     template <class Token>
@@ -118,14 +124,5 @@ class Transport {
 
     std::shared_ptr<Link> link_;
 };
-
-// What Beast's WebSocket calls when it gives up on a connection, and when it has ended one.
-inline void beast_close_socket(Transport& transport) {
-    transport.close();
-}
-template <class Handler>
-void async_teardown(boost::beast::role_type, Transport& transport, Handler&& handler) {
-    transport.async_finish(std::forward<Handler>(handler));
-}
 
 }  // namespace troupe::gateway

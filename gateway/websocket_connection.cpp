@@ -3,43 +3,53 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/websocket.hpp>
+#include <array>
+#include <exception>
 
 #include "gateway/admission.hpp"
-#include "gateway/signal.hpp"
-#include "gateway/spawn_connection.hpp"
+#include "gateway/websocket_frames.hpp"
+#include "runtime/base/log.hpp"
 
 namespace troupe::gateway {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace websocket = beast::websocket;
-using std::chrono::duration_cast;
-using std::chrono::seconds;
 
 constexpr std::uint16_t kAuthRefused = 4401;
 constexpr std::uint16_t kForbidden = 4403;
 constexpr std::uint16_t kAuthTimeout = 4408;
 constexpr std::uint16_t kTooMany = 4429;
-constexpr std::size_t kFirstReadBytes = 64;
+
+constexpr std::size_t kIdleReadBytes = 64;  // a pong has 6 bytes, and most messages begin with few
+constexpr std::size_t kReadBytes = 16 << 10;
+constexpr std::size_t kWriteBytes = 16 << 10;  // about, of one write
+constexpr std::size_t kPongBytesMax = 4 << 10;
+
+// A page cannot read the status of a refused handshake; it can read this.
+constexpr std::string_view kRefusal =
+    R"({"type":"error","status":401,"code":"invalid_api_key",)"
+    R"("message":"the API key is not one of this server's","param":null,)"
+    R"("sequence_number":0,)"
+    R"("error":{"type":"authentication_error","code":"invalid_api_key",)"
+    R"("message":"the API key is not one of this server's","param":null}})";
 
 class WebSocketConnection final : public Connection,
+                                  public FrameWriter,
                                   public std::enable_shared_from_this<WebSocketConnection> {
  public:
     WebSocketConnection(SocketUpgrade upgrade, ServerContext& context)
         : context_(context),
-          socket_(std::in_place, std::move(upgrade.stream)),
-          request_(std::move(upgrade.request)),
-          client_(upgrade.client),
-          refused_credentials_(upgrade.refused_credentials),
+          transport_(std::move(upgrade.transport)),
+          heard_at_(context.clock.now() - context.next_head_start()),
           opened_(context.clock.now()),
           last_message_(opened_),
-          heard_at_(opened_ - context.next_head_start()),
-          taken_at_(opened_) {
+          taken_at_(opened_),
+          draining_(context.draining),
+          refusal_due_(upgrade.refused_credentials),
+          reader_(upgrade.client.authenticated
+                      ? context.serving->model.limits.message_bytes_max
+                      : context.serving->model.limits.unauthenticated_bytes_max),
+          client_(upgrade.client) {
         context_.metrics.connection_opened();
     }
     ~WebSocketConnection() override {
@@ -48,18 +58,16 @@ class WebSocketConnection final : public Connection,
         context_.metrics.connection_closed();
     }
 
-    asio::awaitable<void> run() {
-        if (!co_await handshake()) co_return;
-        if (refused_credentials_) {
-            co_await refuse_credentials();
-            co_return;
+    void begin(bool troupe_protocol) {
+        if (refusal_due_) {
+            close({kAuthRefused, "invalid API key"});
+        } else {
+            const bool room = join_account();
+            make_stream(troupe_protocol);
+            if (!room) close({kTooMany, "too many connections of one client"});
         }
-        const bool room = join_account();
-        make_stream();
-        if (!room) close({kTooMany, "too many connections of one client"});
         wake_writer();
-        co_await read_messages();
-        leave();
+        read_more();
     }
 
     [[nodiscard]] std::size_t unread_bytes() const override {
@@ -68,13 +76,14 @@ class WebSocketConnection final : public Connection,
 
     runtime::TimePoint tick(runtime::TimePoint now) override {
         check_times(now);
+        at_work_ = at_work_ && (writing_ || closing_ || !stream_->idle());
         return next_look(now);
     }
     // An idle one is left alone until its time is over.
     runtime::TimePoint next_look(runtime::TimePoint now) const {
         const auto& settings = context_.settings;
         const auto soon = now + settings.look_interval;
-        if (has_writer_ || !client_.authenticated) return soon;
+        if (at_work_ || !client_.authenticated) return soon;
         return std::max(soon, std::min({opened_ + settings.life_max,
                                         last_message_ + settings.idle_timeout, next_heartbeat()}));
     }
@@ -89,122 +98,80 @@ class WebSocketConnection final : public Connection,
     void drain() override {
         draining_ = true;
         if (stream_) stream_->drain();
-        check_times(context_.clock.now());
         wake_writer();
     }
 
-    // Closing the socket ends what is at work on it. But Beast has cases in which a read waits for
-    // a close and that for the read, such as a malformed frame right behind a message for which we
-    // close. These end with the stream alone.
-    void abort() override {
-        if (!socket_) return;
-        socket_->next_layer().close();
-        asio::post(socket_->get_executor(), [self = shared_from_this()] {
-            self->leave();
-            self->socket_.reset();
-        });
+    void abort() override { leave(); }
+
+    void write_frames() override {
+        guard([this] { write_more(); });
     }
 
  private:
+    // What is at work on the socket ends with it.
     void leave() {
         if (std::exchange(gone_, true)) return;
         if (stream_) stream_->on_disconnect();
-        output_ready_.notify();
+        transport_.close();
+    }
+
+    // What is thrown is a bug: it ends this connection alone.
+    template <class Work>
+    void guard(Work work) {
+        try {
+            if (!gone_) work();
+        } catch (const std::exception& e) {
+            log::error("a connection failed and was closed: {}", e.what());
+            leave();
+        }
     }
 
     void check_times(runtime::TimePoint now) {
-        if (!stream_ || !socket_) return;
         const auto& settings = context_.settings;
         if (writing_ && !takes_anything(now)) {
             context_.metrics.slow_client_closed();
-            return abort();
+            return leave();
         }
-        if (closes_since_ && now - *closes_since_ > settings.handshake_timeout) return abort();
-        if (closing_) return;
+        if (closes_since_ && now - *closes_since_ > settings.handshake_timeout) return leave();
+        if (closing_ || gone_) return;
         if (!client_.authenticated && now - opened_ > settings.auth_timeout)
             return close({kAuthTimeout, "no troupe:auth came in time"});
-        if (has_writer_ && unread_bytes() > settings.pending_bytes_max) {
+        if (at_work_ && unread_bytes() > settings.pending_bytes_max) {
             context_.metrics.slow_client_closed();
             leaves_unread_ = true;
-            return close({websocket::close_code::try_again_later, "the client reads too slowly"});
+            return close({close_code::try_again_later, "the client reads too slowly"});
         }
         check_heartbeat(now);
-        if (has_writer_ && !stream_->idle()) return;
-        if (draining_)
-            return close({websocket::close_code::service_restart, "the server restarts"});
+        if (at_work_ && !stream_->idle()) return;
+        if (draining_) return close({close_code::service_restart, "the server restarts"});
         if (now - opened_ >= settings.life_max)
-            return close({websocket::close_code::going_away, "connections last an hour at most"});
+            return close({close_code::going_away, "connections last an hour at most"});
         if (now - last_message_ >= settings.idle_timeout)
-            close({websocket::close_code::going_away, "nothing happened for ten minutes"});
+            close({close_code::going_away, "nothing happened for ten minutes"});
     }
 
     // Who has not been heard for a while is pinged, and given up when nothing comes of it.
     void check_heartbeat(runtime::TimePoint now) {
         if (now < next_heartbeat()) return;
-        if (pinged_at_) return abort();
+        if (pinged_at_) return leave();
         pinged_at_ = now;
-        socket_->async_ping({}, [self = shared_from_this()](const boost::system::error_code&) {});
+        if (writing_) {
+            append_frame(control_frames_, Opcode::ping, {});
+        } else {
+            std::string ping;
+            append_frame(ping, Opcode::ping, {});
+            send(ping);
+        }
     }
     runtime::TimePoint next_heartbeat() const {
         return pinged_at_.value_or(heard_at_) + context_.settings.heartbeat;
     }
-    void hear() {
-        heard_at_ = context_.clock.now();
-        pinged_at_.reset();
-    }
 
-    asio::awaitable<bool> handshake() {
-        const auto& settings = context_.settings;
-        websocket::stream_base::timeout timeout{};
-        timeout.handshake_timeout = settings.handshake_timeout;
-        timeout.idle_timeout = websocket::stream_base::none();
-        socket_->set_option(timeout);
-        socket_->control_callback([this](websocket::frame_type, beast::string_view) { hear(); });
-        websocket::permessage_deflate no_deflate;
-        no_deflate.server_enable = false;
-        socket_->set_option(no_deflate);
-        const auto limit = client_.authenticated
-                               ? context_.serving->model.limits.message_bytes_max
-                               : context_.serving->model.limits.unauthenticated_bytes_max;
-        socket_->read_message_max(limit);
-        socket_->auto_fragment(false);
-        socket_->write_buffer_bytes(4096);
-        const auto offered = request_[beast::http::field::sec_websocket_protocol];
-        const std::string chosen(chosen_subprotocol({offered.data(), offered.size()}));
-        troupe_protocol_ = chosen == "troupe.v1";
-        socket_->set_option(
-            websocket::stream_base::decorator([chosen](websocket::response_type& response) {
-                response.set(beast::http::field::server, "troupe");
-                if (!chosen.empty())
-                    response.set(beast::http::field::sec_websocket_protocol, chosen);
-            }));
-        const auto [error] = co_await socket_->async_accept(request_, as_tuple_awaitable);
-        request_ = {};
-        co_return !error && !gone_;
-    }
-
-    // A page cannot read the status of a refused handshake; it can read this.
-    asio::awaitable<void> refuse_credentials() {
-        constexpr std::string_view message =
-            R"({"type":"error","status":401,"code":"invalid_api_key",)"
-            R"("message":"the API key is not one of this server's","param":null,)"
-            R"("sequence_number":0,)"
-            R"("error":{"type":"authentication_error","code":"invalid_api_key",)"
-            R"("message":"the API key is not one of this server's","param":null}})";
-        // Named, because GCC 12 destroys a braced temporary twice when it stands in a co_await.
-        const websocket::close_reason reason(static_cast<websocket::close_code>(kAuthRefused),
-                                             "invalid API key");
-        socket_->text(true);
-        co_await socket_->async_write(asio::buffer(message), as_tuple_awaitable);
-        if (gone_) co_return;
-        co_await socket_->async_close(reason, as_tuple_awaitable);
-    }
-
-    void make_stream() {
+    void make_stream(bool troupe_protocol) {
         ClientContext who;
         who.principal = client_.principal;
         who.authenticated = client_.authenticated;
-        who.troupe_protocol = troupe_protocol_;
+        who.troupe_protocol = troupe_protocol;
         who.connection_id = "conn_" + random_hex(12);
         Authenticate authenticate;
         if (!client_.authenticated)
@@ -220,7 +187,7 @@ class WebSocketConnection final : public Connection,
         if (!client) return std::nullopt;
         leave_account();
         client_ = *client;
-        socket_->read_message_max(context_.serving->model.limits.message_bytes_max);
+        reader_.set_message_bytes_max(context_.serving->model.limits.message_bytes_max);
         if (!join_account()) close({kTooMany, "too many connections of one client"});
         check_model();
         return client_.principal;
@@ -233,7 +200,7 @@ class WebSocketConnection final : public Connection,
 
     // Whether the client has taken some of what is being written within the write timeout.
     bool takes_anything(runtime::TimePoint now) {
-        if (const auto queued = socket_->next_layer().queued_bytes(); queued != queued_bytes_) {
+        if (const auto queued = transport_.queued_bytes(); queued != queued_bytes_) {
             queued_bytes_ = queued;
             taken_at_ = now;
         }
@@ -255,44 +222,59 @@ class WebSocketConnection final : public Connection,
         account_.reset();
     }
 
-    // Awaits what `start` starts. Beast's own awaitables would each own the stream; these end with
-    // it.
-    template <class... Values, class Start>
-    auto on_socket(Start start) {
-        return asio::async_initiate<decltype(as_tuple_awaitable),
-                                    void(boost::system::error_code, Values...)>(
-            [this, start](auto done) { start(*socket_, std::move(done)); }, as_tuple_awaitable);
+    // Waits with room for what an idle client says, and with more within a message.
+    void read_more() {
+        std::span<char> room(idle_room_);
+        if (hears_more_ && !room_) room_ = std::make_unique_for_overwrite<Room>();
+        if (room_) room = *room_;
+        transport_.async_read_some(
+            asio::buffer(room.data(), room.size()),
+            [self = shared_from_this(), room](const boost::system::error_code& error,
+                                              std::size_t n) {
+                self->guard([&] { self->on_read(error, room.first(n), n == room.size()); });
+            });
     }
 
-    asio::awaitable<void> read_messages() {
-        while (true) {
-            // Waits with room for the first bytes only: Beast would hold 1,536 for each idle
-            // client.
-            beast::flat_buffer buffer;
-            std::size_t most = kFirstReadBytes;
-            do {
-                const auto [error, n] =
-                    co_await on_socket<std::size_t>([&](auto& socket, auto done) {
-                        socket.async_read_some(buffer, most, std::move(done));
-                    });
-                if (error || gone_) co_return;
-                hear();
-                most = 0;  // as Beast likes
-            } while (!socket_->is_message_done());
-            if (closing_) continue;
-            if (!socket_->got_text()) {
-                close({websocket::close_code::unknown_data, "messages are text, not binary"});
-            } else if (!take_message_permit()) {
-                close({kTooMany, fmt::format("more than {} messages a minute",
-                                             context_.settings.messages_per_minute)});
-            } else {
-                last_message_ = context_.clock.now();
-                const std::string_view text(static_cast<const char*>(buffer.data().data()),
-                                            buffer.size());
-                if (auto reason = stream_->on_message(text)) close(std::move(*reason));
-            }
-            wake_writer();
+    void on_read(const boost::system::error_code& error, std::span<char> bytes, bool full) {
+        if (error) return leave();
+        heard_at_ = context_.clock.now();
+        pinged_at_.reset();
+        bool asks = false;
+        for (auto event = reader_.next(bytes); event; event = reader_.next(bytes)) {
+            asks |= !std::holds_alternative<ClientPong>(*event);
+            std::visit([this](const auto& e) { on(e); }, *event);
+            if (hears_no_more_) break;
         }
+        hears_more_ = full || !reader_.at_rest();
+        if (!hears_more_) room_.reset();
+        if (!hears_no_more_) read_more();
+        if (asks) write_more();
+    }
+
+    void on(const ClientPong&) {}
+    void on(const ClientPing& ping) {
+        if (control_frames_.size() > kPongBytesMax) control_frames_.clear();  // the latest counts
+        append_frame(control_frames_, Opcode::pong, ping.payload);
+    }
+    void on(const ClientClose& close) { end_hearing({close.code.value_or(0), ""}); }
+    void on(const FrameFault& fault) { end_hearing({fault.code, std::string(fault.reason)}); }
+    void on(const ClientMessage& message) {
+        if (closing_) return;
+        if (!message.is_text)
+            return close({close_code::unknown_data, "messages are text, not binary"});
+        if (!take_message_permit())
+            return close({kTooMany, fmt::format("more than {} messages a minute",
+                                                context_.settings.messages_per_minute)});
+        last_message_ = context_.clock.now();
+        if (auto reason = stream_->on_message(message.payload)) close(std::move(*reason));
+    }
+
+    // Nothing that the client still says counts, and of what it was to be told only why.
+    void end_hearing(Close reason) {
+        hears_no_more_ = true;
+        leaves_unread_ = true;
+        if (stream_) stream_->on_disconnect();
+        close(std::move(reason));
     }
 
     // A bucket of messages_burst permits that refills at messages_per_minute.
@@ -309,49 +291,78 @@ class WebSocketConnection final : public Connection,
         return true;
     }
 
-    // There is a writer while there is something to write or to wait for; an idle client costs
-    // none.
+    // Called wherever there may be something to write, also from within stream_.
     void wake_writer() {
-        if (has_writer_) return output_ready_.notify();
-        if (gone_ || !stream_) return;
-        has_writer_ = true;
-        context_.connections.look(*this, context_.clock.now() + context_.settings.look_interval);
-        auto writing = write_frames();
-        asio::co_spawn(socket_->get_executor(), std::move(writing),
-                       [self = shared_from_this()](const std::exception_ptr&) {});
+        if (gone_ || std::exchange(awake_, true)) return;
+        context_.writes.add(shared_from_this());
     }
 
-    // One write in flight; everything that is pending by then becomes the next frame.
-    asio::awaitable<void> write_frames() {
-        socket_->text(true);
-        std::string frame;
-        while (!gone_) {
-            frame.clear();
-            if (!leaves_unread_ && stream_->next_frame(frame)) {
-                writing_ = true;
-                taken_at_ = context_.clock.now();
-                const auto [error, n] =
-                    co_await on_socket<std::size_t>([&](auto& socket, auto done) {
-                        socket.async_write(asio::buffer(frame), std::move(done));
-                    });
-                writing_ = false;
-                if (error) co_return;
-            } else if (closing_) {
-                closes_since_ = context_.clock.now();
-                co_await on_socket<>([&](auto& socket, auto done) {
-                    socket.async_close(reason_of(*closing_), std::move(done));
-                });
-                co_return;
-            } else {
-                if (draining_) check_times(context_.clock.now());
-                if (closing_) continue;
-                if (stream_->idle()) {
-                    has_writer_ = false;
-                    co_return;
-                }
-                co_await output_ready_.wait();
-            }
+    // One write at work; everything that is pending when it has ended is the next.
+    void write_more() {
+        awake_ = false;
+        if (!std::exchange(at_work_, true))
+            context_.connections.look(*this,
+                                      context_.clock.now() + context_.settings.look_interval);
+        bool more = true;
+        while (more && !writing_ && !gone_) {
+            std::string& frames = context_.writes.empty_buffer();
+            more = gather(frames);
+            send(frames);
         }
+        if (gone_ || writing_) return;
+        if (closes_since_ && hears_no_more_) return finish();
+        if (draining_) check_times(context_.clock.now());
+    }
+
+    // True where there may be more.
+    bool gather(std::string& frames) {
+        if (closes_since_) return false;
+        frames.append(std::exchange(control_frames_, {}));
+        if (std::exchange(refusal_due_, false)) append_frame(frames, Opcode::text, kRefusal);
+        while (frames.size() < kWriteBytes) {
+            const std::size_t begin = frames.size();
+            if (leaves_unread_ || !stream_ || !stream_->next_frame(frames)) {
+                if (closing_) gather_close(frames);
+                return false;
+            }
+            frame_as_text(frames, begin);
+        }
+        return true;
+    }
+
+    void gather_close(std::string& frames) {
+        closes_since_ = context_.clock.now();
+        const auto code = closing_->code == 0 ? std::nullopt : std::optional(closing_->code);
+        append_close(frames, code, closing_->reason);
+    }
+
+    void send(std::string_view bytes) {
+        if (bytes.empty()) return;
+        boost::system::error_code error;
+        const std::size_t sent = transport_.write_now(asio::buffer(bytes), error);
+        if (error) return leave();
+        if (sent == bytes.size()) return;
+        unsent_ = bytes.substr(sent);
+        writing_ = true;
+        taken_at_ = context_.clock.now();
+        write_unsent();
+    }
+
+    void write_unsent() {
+        transport_.async_write_some(
+            asio::buffer(unsent_),
+            [self = shared_from_this()](const boost::system::error_code& error, std::size_t n) {
+                self->guard([&] { self->on_written(error, n); });
+            });
+    }
+
+    void on_written(const boost::system::error_code& error, std::size_t n) {
+        if (error) return leave();
+        unsent_.erase(0, n);
+        if (!unsent_.empty()) return write_unsent();
+        std::string().swap(unsent_);
+        writing_ = false;
+        write_more();
     }
 
     void close(Close reason) {
@@ -360,43 +371,56 @@ class WebSocketConnection final : public Connection,
         wake_writer();
     }
 
-    static websocket::close_reason reason_of(const Close& reason) {
-        return {static_cast<websocket::close_code>(reason.code), reason.reason};
+    // Both sides have said that they close.
+    void finish() {
+        if (std::exchange(finishing_, true)) return;
+        transport_.async_finish(
+            [self = shared_from_this()](const boost::system::error_code&) { self->leave(); });
     }
 
+    using Room = std::array<char, kReadBytes>;
+
+    // First what a ping and its answer touch.
     ServerContext& context_;
-    std::optional<websocket::stream<Transport>> socket_;  // until it is aborted
-    beast::http::request<beast::http::string_body> request_;
-    Client client_;
-    const bool refused_credentials_;
-    Wakeup output_ready_;
-    std::optional<ClientStream> stream_;
-    std::optional<Close> closing_;
-    std::optional<runtime::TimePoint> closes_since_;  // when the close frame was sent
-    std::optional<std::uint64_t> account_;
-    const runtime::TimePoint opened_;
-    runtime::TimePoint last_message_;
+    Transport transport_;
     runtime::TimePoint heard_at_;                  // and be it a pong
     std::optional<runtime::TimePoint> pinged_at_;  // where it has not been heard since
-    runtime::TimePoint taken_at_;   // when the client last took some of what is being written
-    std::size_t queued_bytes_ = 0;  // by then
+    const runtime::TimePoint opened_;
+    runtime::TimePoint last_message_;
+    runtime::TimePoint taken_at_;  // when the client last took some of what is being written
+    bool writing_ = false;
+    bool leaves_unread_ = false;  // what it has not read, it may resume
+    bool at_work_ = false;        // something was to write or to wait for when last looked at
+    bool awake_ = false;
+    bool draining_ = false;
+    bool hears_more_ = false;     // the client is in the middle of something
+    bool hears_no_more_ = false;  // it has said that it closes, or nonsense
+    bool finishing_ = false;
+    bool refusal_due_ = false;
+    bool gone_ = false;
+    std::array<char, kIdleReadBytes> idle_room_;
+    FrameReader reader_;
+
+    std::unique_ptr<Room> room_;  // within a message
+    std::string unsent_;          // of what is being written
+    std::string control_frames_;  // that go before all others
+    std::optional<ClientStream> stream_;
+    std::optional<Close> closing_;
+    std::optional<runtime::TimePoint> closes_since_;  // when the close frame was written
+    Client client_;
+    std::optional<std::uint64_t> account_;
+    std::size_t queued_bytes_ = 0;  // at taken_at_
     runtime::TimePoint permits_at_{};
     double permits_ = -1;
-    bool troupe_protocol_ = false;
-    bool writing_ = false;
-    bool leaves_unread_ = false;  // cut off for being slow: what it has not read, it may resume
-    bool has_writer_ = false;     // stays where nothing can be written any more
-    bool draining_ = false;
-    bool gone_ = false;  // then socket_ may be, too
 };
 
 }  // namespace
 
 void serve_websocket(SocketUpgrade upgrade, ServerContext& context) {
-    auto executor = upgrade.stream.get_executor();
+    const bool troupe_protocol = upgrade.troupe_protocol;
     auto connection = std::make_shared<WebSocketConnection>(std::move(upgrade), context);
     context.connections.add(connection, connection->next_look(context.clock.now()));
-    spawn_connection(executor, std::move(connection));
+    connection->begin(troupe_protocol);
 }
 
 }  // namespace troupe::gateway

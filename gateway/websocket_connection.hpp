@@ -1,11 +1,7 @@
-// One WebSocket on /v1/responses: the handshake, a reader and a writer around a ClientStream,
-// heartbeats, close codes, the rules for slow and silent clients. Lives on an io thread. Beast's
-// WebSocket stands in the .cpp and nowhere else.
+// One WebSocket on /v1/responses, from behind the handshake on: reads a ClientStream's messages and
+// writes its frames, heartbeats, close codes, the rules for slow and silent clients. Lives on an io
+// thread. No coroutine: an idle client costs one pending read.
 #pragma once
-
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/string_body.hpp>
-#include <string>
 
 #include "gateway/server_context.hpp"
 #include "gateway/transport.hpp"
@@ -13,9 +9,9 @@
 namespace troupe::gateway {
 
 struct SocketUpgrade {
-    Transport stream;
-    boost::beast::http::request<boost::beast::http::string_body> request;
+    Transport transport;
     Client client;
+    bool troupe_protocol = false;  // the subprotocol troupe.v1 was offered
     // A browser's request that is refused is first accepted, so that the page can read why.
     bool refused_credentials = false;
 };
