@@ -48,6 +48,10 @@ class ConnectionTable {
 
     // Its next tick() comes at `when`, unless it comes sooner anyway.
     void look(Connection& connection, runtime::TimePoint when);
+    // No tick() is due before.
+    [[nodiscard]] runtime::TimePoint earliest() const {
+        return looks_.empty() ? runtime::TimePoint::max() : looks_.top().when;
+    }
     // Looks at those whose time has come, `most` at once; the rest waits for the next call. Those
     // that are gone do not count, or many short connections would be forgotten too slowly.
     void tick(runtime::TimePoint now, std::size_t most);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace troupe::gateway {
 
@@ -26,12 +27,15 @@ class JsonObject {
     // `"name":`, after a comma where one is due; the value is the caller's to append.
     // `name` needs no escapes.
     std::string& field(std::string_view name) {
-        if (!first_) out_ += ',';
-        first_ = false;
-        out_ += '"';
+        out_ += std::exchange(first_, false) ? "\"" : ",\"";
         out_ += name;
         out_ += "\":";
         return out_;
+    }
+    // Whole fields, as they are: R"("a":1,"b":2)".
+    void fields(std::string_view json) {
+        if (!std::exchange(first_, false)) out_ += ',';
+        out_ += json;
     }
     void text(std::string_view name, std::string_view value) {
         append_json_string(field(name), value);

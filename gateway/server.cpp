@@ -18,8 +18,10 @@ using asio::ip::tcp;
 
 namespace {
 
-constexpr std::chrono::milliseconds kSweepPause{50};
-constexpr std::size_t kLooksAtOnce = 200;
+constexpr std::chrono::milliseconds kDrainPause{50};
+// So that no stream waits for long: a ping takes as much time as ten tokens.
+constexpr std::chrono::milliseconds kSweepPause{2};
+constexpr std::size_t kLooksAtOnce = 16;
 
 }  // namespace
 
@@ -91,12 +93,10 @@ class Server::Impl {
         }
     }
 
-    // With many connections more often than each wants to be looked at, so that no stream waits for
-    // the look at all of them.
+    // Looks at each connection when it is due, at a few at once.
     asio::awaitable<void> sweep_loop() {
         while (!stopped_) {
-            const bool often = context_.draining || context_.connections.size() > kLooksAtOnce;
-            sweep_timer_.expires_after(often ? kSweepPause : settings_.look_interval);
+            sweep_timer_.expires_after(until_sweep(io_.now()));
             co_await sweep_timer_.async_wait(as_tuple_awaitable);
             const auto now = io_.now();
             if (context_.draining) {
@@ -110,6 +110,12 @@ class Server::Impl {
             }
             tell_if_drained();
         }
+    }
+
+    runtime::Duration until_sweep(runtime::TimePoint now) const {
+        if (context_.draining) return kDrainPause;
+        const auto due = std::min(context_.connections.earliest(), now + settings_.look_interval);
+        return std::max<runtime::Duration>(due - now, kSweepPause);
     }
 
     void tell_if_drained() {

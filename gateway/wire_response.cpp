@@ -143,8 +143,7 @@ std::string_view changed_type(ResponseChanged::Kind kind) {
 
 void place(JsonObject& object, std::string_view item_id) {
     object.text("item_id", item_id);
-    object.integer("output_index", 0);
-    object.integer("content_index", 0);
+    object.fields(R"("output_index":0,"content_index":0)");
 }
 
 // What follows the fields that every event has, one overload an event.
