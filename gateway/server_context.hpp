@@ -74,9 +74,9 @@ struct ServerContext {
     const Serving* serving = nullptr;  // null while the model loads
     bool draining = false;
     ConnectionTable connections{};
-    WriteRound writes{io};
     std::unordered_map<std::uint64_t, std::uint32_t> sockets_of_principal{};
     double head_start = 0;  // of the last WebSocket, in heartbeats
+    WriteRound writes{io};  // last, because it may hold connections
 
     // Up to half a heartbeat, by which a new WebSocket's first ping comes sooner: thousands that
     // were opened at once are not pinged at once. Steps of the golden ratio lie evenly.

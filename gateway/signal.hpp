@@ -1,6 +1,6 @@
-// A wake-up between coroutines of one io thread: what a connection's writer sleeps on. Not for use
-// from several threads. Notifications do not add up: one that finds nobody waiting is remembered
-// once.
+// A wake-up between coroutines of one io thread: what an HTTP connection's writer sleeps on. Not
+// for use from several threads. Notifications do not add up: one that finds nobody waiting is
+// remembered once.
 #pragma once
 
 #include <boost/asio/as_tuple.hpp>
@@ -9,8 +9,6 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <utility>
-
-#include "runtime/continuation.hpp"
 
 namespace troupe::gateway {
 
@@ -36,27 +34,6 @@ class Signal {
 
  private:
     boost::asio::steady_timer timer_;
-    bool notified_ = false;
-};
-
-// The same for one who waits as long as it takes: cheaper, because there is no timer.
-class Wakeup {
- public:
-    void notify() {
-        notified_ = true;
-        if (waiter_) std::exchange(waiter_, {}).resume();
-    }
-
-    boost::asio::awaitable<void> wait() {
-        if (!notified_) {
-            auto store = [this](runtime::Continuation<> rest) { waiter_ = std::move(rest); };
-            co_await runtime::suspend<>(store);
-        }
-        notified_ = false;
-    }
-
- private:
-    runtime::Continuation<> waiter_;
     bool notified_ = false;
 };
 

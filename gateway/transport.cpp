@@ -65,7 +65,7 @@ class Transport::Link : public std::enable_shared_from_this<Link> {
                 co_await link->socket().async_read_some(asio::buffer(unread), as_tuple_awaitable);
     }
 
-    void keep(std::string_view bytes) { ahead_.append(bytes); }
+    void put_back(std::string_view bytes) { ahead_.insert(0, bytes); }
 
     void close() {
         ErrorCode ignored;
@@ -196,7 +196,7 @@ asio::awaitable<bool> Transport::watch() {
     const auto link = link_;
     std::array<char, 512> bytes;
     const auto [error, n] = co_await async_read_some(asio::buffer(bytes), as_tuple_awaitable);
-    if (!error) link->keep({bytes.data(), n});
+    if (!error) link->put_back({bytes.data(), n});
     co_return !error || (error == asio::error::operation_aborted && link->socket().is_open());
 }
 
@@ -206,7 +206,7 @@ void Transport::stop_watching() {
 }
 
 void Transport::put_back(std::string_view bytes) {
-    link_->keep(bytes);
+    link_->put_back(bytes);
 }
 
 std::size_t Transport::write_now(asio::const_buffer bytes, ErrorCode& error) {

@@ -21,7 +21,7 @@ constexpr std::uint16_t kAuthTimeout = 4408;
 constexpr std::uint16_t kTooMany = 4429;
 
 constexpr std::size_t kIdleReadBytes = 64;  // a pong has 6 bytes, and most messages begin with few
-constexpr std::size_t kReadBytes = 16 << 10;
+constexpr std::size_t kReadBytes = 4 << 10;
 constexpr std::size_t kWriteBytes = 16 << 10;  // about, of one write
 constexpr std::size_t kPongBytesMax = 4 << 10;
 

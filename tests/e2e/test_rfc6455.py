@@ -214,6 +214,8 @@ def test_a_close_frame_ends_what_streams(toy):
     ("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n", 400),
     ("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 12\r\n"
      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", 426),
+    ("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+     "Sec-WebSocket-Key: c2hvcnQ=\r\n", 400),
     ("Upgrade: h2c\r\nConnection: Upgrade\r\n", 426),
     ("Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", 426),
@@ -222,3 +224,17 @@ def test_a_handshake_that_lacks_something_is_refused(toy, lines, status):
     with connect(toy) as raw:
         raw.sendall(f"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
         assert raw.recv(4096).startswith(f"HTTP/1.1 {status}".encode())
+
+
+def test_what_comes_in_one_packet_with_the_handshake_is_read(toy):
+    with connect(toy) as raw:
+        raw.sendall(b"GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+                    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+                    + text(ping_event("early")))
+        answer = b""
+        while b'"t":"early"' not in answer:
+            piece = raw.recv(4096)
+            assert piece, answer
+            answer += piece
+    assert b"\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in answer

@@ -377,4 +377,17 @@ TEST_CASE("Escaped strings read back as they were", "[gateway][wire][json]") {
     std::string text;
     append_json_string(text, all);
     CHECK(json::parse(text).as_string() == all);
+    for (std::size_t size = 1; size < 20; ++size) {  // eight bytes are looked at together
+        for (std::size_t at = 0; at < size; ++at) {
+            for (int byte = 0; byte < 128; ++byte) {
+                std::string one(size, '!');
+                one[at] = static_cast<char>(byte);
+                text.clear();
+                append_json_string(text, one);
+                const bool escaped = byte < 0x20 || byte == '"' || byte == '\\';
+                REQUIRE(json::parse(text).as_string() == one);
+                REQUIRE((text.size() == size + 2) == !escaped);
+            }
+        }
+    }
 }
