@@ -19,7 +19,8 @@ using asio::ip::tcp;
 namespace {
 
 constexpr std::chrono::milliseconds kDrainPause{50};
-// So that no stream waits for long: a ping takes as much time as ten tokens.
+constexpr std::size_t kFewConnections = 200;  // all of them may be looked at in one go
+// Of more, so that no stream waits for long: a ping takes as much time as ten tokens.
 constexpr std::chrono::milliseconds kSweepPause{2};
 constexpr std::size_t kLooksAtOnce = 16;
 
@@ -93,7 +94,7 @@ class Server::Impl {
         }
     }
 
-    // Looks at each connection when it is due, at a few at once.
+    // Looks at each connection when it is due; where there are many, at a few at once.
     asio::awaitable<void> sweep_loop() {
         while (!stopped_) {
             sweep_timer_.expires_after(until_sweep(io_.now()));
@@ -102,7 +103,7 @@ class Server::Impl {
             if (context_.draining) {
                 context_.connections.for_each([&](Connection& c) { c.tick(now); });
             } else {
-                context_.connections.tick(now, kLooksAtOnce);
+                context_.connections.tick(now, are_few() ? kFewConnections : kLooksAtOnce);
             }
             if (serving_ && now >= hub_tick_at_) {
                 hub_tick_at_ = now + settings_.look_interval;
@@ -112,8 +113,10 @@ class Server::Impl {
         }
     }
 
+    bool are_few() const { return context_.connections.size() <= kFewConnections; }
     runtime::Duration until_sweep(runtime::TimePoint now) const {
         if (context_.draining) return kDrainPause;
+        if (are_few()) return settings_.look_interval;
         const auto due = std::min(context_.connections.earliest(), now + settings_.look_interval);
         return std::max<runtime::Duration>(due - now, kSweepPause);
     }
