@@ -163,7 +163,8 @@ def add_program(tally, name, done, report):
     for line in sorted(set(done.stdout.splitlines())):
         if line.startswith("skipped:"):
             print(f"     {line}")
-    crashed = done.returncode < 0 or (done.returncode != 0 and not report.exists())
+    unreported = not report.exists() or report.stat().st_size == 0  # written at the end
+    crashed = done.returncode < 0 or (done.returncode != 0 and unreported)
     if crashed or "ERROR: AddressSanitizer" in done.stdout or "ThreadSanitizer" in done.stdout:
         tally.add_failure(name, f"exit {done.returncode}\n{done.stdout[-6000:]}")
     else:

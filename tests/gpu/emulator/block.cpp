@@ -66,6 +66,13 @@ void forget_frames([[maybe_unused]] const Stack& stack) {
 #endif
 }
 
+// Likewise of those that were called, on a stack that goes on, from the frame at `address`.
+void forget_frames_below([[maybe_unused]] const Stack& stack, [[maybe_unused]] void* address) {
+    auto* const bottom = static_cast<std::byte*>(stack.bottom);
+    if (bottom == nullptr) return;
+    forget_frames({bottom, static_cast<std::size_t>(static_cast<std::byte*>(address) - bottom)});
+}
+
 // What runs on a stack of its own: threads, one after another as long as they end without waiting.
 struct Fiber {
     Stack stack;
@@ -396,6 +403,7 @@ std::string BlockRunner::run(const cudaLaunchConfig_t& config, const std::functi
         }
     } else {
         arrived(scheduler_.fake_stack);
+        forget_frames_below(scheduler_.stack, __builtin_frame_address(0));
         current_ = nullptr;
     }
     if (!fault_.empty()) {  // fibers that were left in mid-kernel start anew
