@@ -234,11 +234,12 @@ bool ResponseLog::advance_at_end() {
 
 // ---- telling them -------------------------------------------------------------------------------
 
-std::optional<ServerEvent> ResponseLog::event(std::uint64_t sequence) {
+bool ResponseLog::event(std::uint64_t sequence, ServerEvent& out) {
     TROUPE_ASSERT(sequence <= records_.size(), "readers ask for one event after the other");
-    if (sequence == records_.size() && !advance()) return std::nullopt;
-    if (held_ && records_[sequence].kind == Kind::terminal) return std::nullopt;
-    return event_of(sequence);
+    if (sequence == records_.size() && !advance()) return false;
+    if (held_ && records_[sequence].kind == Kind::terminal) return false;
+    tell(sequence, out);
+    return true;
 }
 
 ServerEvent ResponseLog::snapshot() const {
@@ -257,12 +258,11 @@ ServerEvent ResponseLog::snapshot() const {
     return {.stream_id = {}, .sequence_number = last, .body = std::move(body)};
 }
 
-ResponseChanged ResponseLog::changed(const Record& record) const {
-    ResponseChanged body;
+void ResponseLog::tell_change(const Record& record, ResponseChanged& body) const {
     if (record.kind == Kind::terminal) {
         body.kind = terminal_kind(end_status_);
         body.response = result();
-        return body;
+        return;
     }
     body.response = initial_;
     if (record.kind == Kind::queued) {
@@ -275,29 +275,28 @@ ResponseChanged ResponseLog::changed(const Record& record) const {
         body.queue_position = news_[record.news - 1].queue_position;
         body.progress = news_[record.news - 1].progress;
     }
-    return body;
 }
 
-TextDelta ResponseLog::delta(const Record& before, const Record& record) const {
+void ResponseLog::tell_delta(const Record& before, const Record& record, TextDelta& body) const {
     const auto scores = generation_.scores().begin();
-    return {.item_id = initial_.item_id,
-            .delta = generation_.text().substr(before.text_end, record.text_end - before.text_end),
-            .scores = {scores + before.scores_end, scores + record.scores_end}};
+    body.item_id = initial_.item_id;
+    body.delta.assign(generation_.text(), before.text_end, record.text_end - before.text_end);
+    body.scores.assign(scores + before.scores_end, scores + record.scores_end);
 }
 
-ServerEvent ResponseLog::event_of(std::uint64_t sequence) const {
+void ResponseLog::tell(std::uint64_t sequence, ServerEvent& out) const {
     const Record& record = records_[sequence];
     const std::string& item = initial_.item_id;
     const std::string& text = generation_.text();
     const std::vector<TokenScore>& scores = generation_.scores();
-    ServerEvent out;
+    out.stream_id.reset();
     out.sequence_number = sequence;
     switch (record.kind) {
         case Kind::created:
         case Kind::queued:
         case Kind::in_progress:
         case Kind::terminal:
-            out.body = changed(record);
+            tell_change(record, out.body.emplace<ResponseChanged>());
             break;
         case Kind::item_added:
             out.body = ItemAdded{item};
@@ -306,7 +305,7 @@ ServerEvent ResponseLog::event_of(std::uint64_t sequence) const {
             out.body = PartAdded{item};
             break;
         case Kind::delta:
-            out.body = delta(records_[sequence - 1], record);
+            tell_delta(records_[sequence - 1], record, out.body.emplace<TextDelta>());
             break;
         case Kind::text_done:
             out.body = TextDone{item, text, scores};
@@ -324,7 +323,6 @@ ServerEvent ResponseLog::event_of(std::uint64_t sequence) const {
             out.body = ErrorEvent{*generation_.error(), event_id_};
             break;
     }
-    return out;
 }
 
 }  // namespace troupe::actors

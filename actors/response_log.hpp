@@ -34,9 +34,9 @@ class ResponseLog {
     void hold() { held_ = true; }
     void release(bool kept);
 
-    // The event with this sequence number, made now if it is the next and there is something to
-    // tell. Nothing: not yet. Sequence numbers above events() are a bug of the caller.
-    [[nodiscard]] std::optional<ServerEvent> event(std::uint64_t sequence);
+    // Tells the event with this sequence number, made now if it is the next and there is something
+    // to tell. False: not yet. Sequence numbers above events() are a bug of the caller.
+    [[nodiscard]] bool event(std::uint64_t sequence, ServerEvent& out);
     [[nodiscard]] std::uint64_t events() const { return records_.size(); }
 
     // In place of all events so far but the terminal one: response.in_progress with the text so
@@ -111,9 +111,9 @@ class ResponseLog {
     bool record_news(Kind kind, Stage next);
     void take_delta();
 
-    [[nodiscard]] ServerEvent event_of(std::uint64_t sequence) const;
-    [[nodiscard]] ResponseChanged changed(const Record& record) const;
-    [[nodiscard]] TextDelta delta(const Record& before, const Record& record) const;
+    void tell(std::uint64_t sequence, ServerEvent& out) const;
+    void tell_change(const Record& record, ResponseChanged& body) const;
+    void tell_delta(const Record& before, const Record& record, TextDelta& body) const;
 
     const Response initial_;  // as it is before the end
     const std::string event_id_;

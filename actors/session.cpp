@@ -381,48 +381,47 @@ std::vector<SessionAction> Session::take_actions() {
 
 // ---- to the client ------------------------------------------------------------------------------
 
-std::optional<ServerEvent> Session::next_event() {
+bool Session::next_event(ServerEvent& out) {
     if (!control_.empty()) {
-        Control next = std::move(control_.front());
-        control_.pop_front();
+        Control& next = control_.front();
+        out = std::move(next.event);
         control_bytes_ -= next.bytes;
-        return std::move(next.event);
+        control_.pop_front();
+        return true;
     }
     auto lane = lanes_.upper_bound(last_served_);
     for (std::size_t left = lanes_.size(); left > 0; --left, ++lane) {
         if (lane == lanes_.end()) lane = lanes_.begin();
-        if (auto event = next_of(lane->second)) {
-            last_served_ = lane->first;
-            return event;
-        }
+        if (!next_of(lane->second, out)) continue;
+        last_served_ = lane->first;
+        return true;
     }
-    return std::nullopt;
+    return false;
 }
 
-std::optional<ServerEvent> Session::next_of(Lane& lane) {
-    if (!lane.work) return std::nullopt;
+bool Session::next_of(Lane& lane, ServerEvent& out) {
+    if (!lane.work) return false;
     Work& work = *lane.work;
-    std::optional<ServerEvent> event;
     bool last = false;
     if (work.stored_end) {
-        event = std::move(work.stored_end);
+        out = std::move(*work.stored_end);
         last = true;
     } else if (work.response) {
         ResponseLog& log = work.response->log;
         if (std::exchange(work.snapshot_due, false)) {
-            event = log.snapshot();
-            work.next_sequence = event->sequence_number;
-        } else {
-            event = log.event(work.next_sequence);
+            out = log.snapshot();
+            work.next_sequence = out.sequence_number;
+        } else if (!log.event(work.next_sequence, out)) {
+            return false;
         }
-        if (!event) return std::nullopt;
         ++work.next_sequence;
         last = log.ended() && work.next_sequence == log.events();
+    } else {
+        return false;
     }
-    if (!event) return std::nullopt;
-    event->stream_id = std::visit([](const auto& w) { return w.stream_id; }, work.what);
+    out.stream_id = std::visit([](const auto& w) { return w.stream_id; }, work.what);
     if (last) end_work(lane);
-    return event;
+    return true;
 }
 
 // All is told: what may be continued is remembered, what failed takes the id that it continued

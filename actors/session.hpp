@@ -56,8 +56,8 @@ class Session {
     // What the shell has to do, in order; look after every call above and after next_event().
     [[nodiscard]] std::vector<SessionAction> take_actions();
 
-    // The next event for the client. Responses take turns.
-    [[nodiscard]] std::optional<ServerEvent> next_event();
+    // Tells the next event for the client; false where there is none. Responses take turns.
+    [[nodiscard]] bool next_event(ServerEvent& out);
 
     // Who this is; may change once, by a late authentication, while nothing is in flight.
     void set_principal(Principal principal);
@@ -120,7 +120,7 @@ class Session {
     [[nodiscard]] std::shared_ptr<const Turn> latest_turn(std::string_view response_id) const;
     void forget(std::string_view response_id);
     [[nodiscard]] bool has_ended(std::string_view response_id) const;
-    [[nodiscard]] std::optional<ServerEvent> next_of(Lane& lane);
+    [[nodiscard]] bool next_of(Lane& lane, ServerEvent& out);
 
     const SessionId self_;
     Principal principal_;

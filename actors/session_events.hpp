@@ -201,9 +201,9 @@ struct SteerFailed {
 struct ServerEvent {
     std::optional<std::string> stream_id;  // iff the create had one
     std::uint64_t sequence_number = 0;     // per response
-    std::variant<ResponseChanged, StoredEnd, ItemAdded, PartAdded, TextDelta, TextDone, PartDone,
+    std::variant<TextDelta, ResponseChanged, StoredEnd, ItemAdded, PartAdded, TextDone, PartDone,
                  ItemDone, ErrorEvent, Pong, SteerFailed>
-        body;
+        body;  // first the one that is there for every token
 };
 
 // ---- to the shell -------------------------------------------------------------------------------

@@ -51,9 +51,9 @@ class ClientStream::Impl {
             append_greeting(frame);
             return true;
         }
-        const auto event = shell_.next_event();
-        if (!event) return false;
-        append_event(frame, *event, served_);
+        actors::ServerEvent event;
+        if (!shell_.next_event(event)) return false;
+        append_event(frame, event, served_);
         return true;
     }
 

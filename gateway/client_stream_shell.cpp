@@ -31,10 +31,10 @@ void SessionShell::create(WireCreate create) {
     perform();
 }
 
-std::optional<actors::ServerEvent> SessionShell::next_event() {
-    auto event = core_.next_event();
+bool SessionShell::next_event(actors::ServerEvent& out) {
+    const bool told = core_.next_event(out);
     perform();
-    return event;
+    return told;
 }
 
 void SessionShell::set_principal(actors::Principal principal) {

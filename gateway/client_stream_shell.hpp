@@ -38,7 +38,7 @@ class SessionShell final : private actors::SessionHandler {
         call(core_);
         perform();
     }
-    [[nodiscard]] std::optional<actors::ServerEvent> next_event();
+    [[nodiscard]] bool next_event(actors::ServerEvent& out);
     // After a late authentication, before any create.
     void set_principal(actors::Principal principal);
 

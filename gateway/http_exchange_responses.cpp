@@ -41,15 +41,19 @@ class ResponsesCall final : public HttpCall {
 
     [[nodiscard]] bool next_chunk(std::string& out) override {
         if (state_ != Started::stream) return false;
-        auto event = std::exchange(first_, std::nullopt);
-        if (!event) event = shell_.next_event();
-        if (!event) return false;
+        actors::ServerEvent event;
+        if (first_) {
+            event = std::move(*first_);
+            first_.reset();
+        } else if (!shell_.next_event(event)) {
+            return false;
+        }
         out += "event: ";
-        out += event_type(*event);
+        out += event_type(event);
         out += "\ndata: ";
-        append_event(out, *event, served_);
+        append_event(out, event, served_);
         out += "\n\n";
-        finished_ = is_terminal(*event);
+        finished_ = is_terminal(event);
         return true;
     }
 
@@ -77,18 +81,18 @@ class ResponsesCall final : public HttpCall {
     // client does not want to wait.
     void advance() {
         while (state_ == Started::undecided) {
-            auto event = shell_.next_event();
-            if (!event) return;
-            const auto* error = std::get_if<actors::ErrorEvent>(&event->body);
+            actors::ServerEvent event;
+            if (!shell_.next_event(event)) return;
+            const auto* error = std::get_if<actors::ErrorEvent>(&event.body);
             if (error != nullptr) {
                 reply_ = error_reply(error->error);
                 state_ = Started::reply;
             } else if (stream_) {
                 first_ = std::move(event);
                 state_ = Started::stream;
-            } else if (background_ || is_terminal(*event)) {
-                append_response(reply_.body,
-                                std::get<actors::ResponseChanged>(event->body).response, served_);
+            } else if (background_ || is_terminal(event)) {
+                append_response(reply_.body, std::get<actors::ResponseChanged>(event.body).response,
+                                served_);
                 state_ = Started::reply;
             }
         }

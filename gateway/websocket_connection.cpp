@@ -103,8 +103,15 @@ class WebSocketConnection final : public Connection,
 
     void abort() override { leave(); }
 
-    void write_frames() override {
-        guard([this] { write_more(); });
+    void make_frames(std::string& frames) override {
+        guard([&] { has_more_ = make(frames); });
+    }
+    void send_frames(std::string_view frames) override {
+        guard([&] {
+            send(frames);
+            if (std::exchange(has_more_, false)) return write_more();
+            rest();
+        });
     }
 
  private:
@@ -299,27 +306,31 @@ class WebSocketConnection final : public Connection,
 
     // One write at work; everything that is pending when it has ended is the next.
     void write_more() {
-        awake_ = false;
-        if (!std::exchange(at_work_, true))
-            context_.connections.look(*this,
-                                      context_.clock.now() + context_.settings.look_interval);
-        bool more = true;
-        while (more && !writing_ && !gone_) {
+        for (bool more = true; more && !gone_;) {
             std::string& frames = context_.writes.empty_buffer();
-            more = gather(frames);
+            more = make(frames);
             send(frames);
         }
+        rest();
+    }
+
+    // When all is sent that there was.
+    void rest() {
         if (gone_ || writing_) return;
         if (closes_since_ && hears_no_more_) return finish();
         if (draining_) check_times(context_.clock.now());
     }
 
     // True where there may be more.
-    bool gather(std::string& frames) {
-        if (closes_since_) return false;
+    bool make(std::string& frames) {
+        awake_ = false;
+        if (!std::exchange(at_work_, true))
+            context_.connections.look(*this,
+                                      context_.clock.now() + context_.settings.look_interval);
+        if (writing_ || closes_since_) return false;
         frames.append(std::exchange(control_frames_, {}));
         if (std::exchange(refusal_due_, false)) append_frame(frames, Opcode::text, kRefusal);
-        while (frames.size() < kWriteBytes) {
+        for (const std::size_t most = frames.size() + kWriteBytes; frames.size() < most;) {
             const std::size_t begin = frames.size();
             if (leaves_unread_ || !stream_ || !stream_->next_frame(frames)) {
                 if (closing_) gather_close(frames);
@@ -392,6 +403,7 @@ class WebSocketConnection final : public Connection,
     bool leaves_unread_ = false;  // what it has not read, it may resume
     bool at_work_ = false;        // something was to write or to wait for when last looked at
     bool awake_ = false;
+    bool has_more_ = false;  // between make_frames() and send_frames()
     bool draining_ = false;
     bool hears_more_ = false;     // the client is in the middle of something
     bool hears_no_more_ = false;  // it has said that it closes, or nonsense

@@ -176,11 +176,6 @@ struct BodyWriter {
         place(object, added.item_id);
         append_part(object.field("part"), {}, {}, served);
     }
-    void operator()(const TextDelta& delta) {
-        place(object, delta.item_id);
-        object.text("delta", delta.delta);
-        append_scores(object.field("logprobs"), delta.scores, served.tokenizer);
-    }
     void operator()(const TextDone& done) {
         place(object, done.item_id);
         object.text("text", done.text);
@@ -209,8 +204,27 @@ struct BodyWriter {
                              .param = {}});
         if (!failed.event_id.empty()) object.text("event_id", failed.event_id);
     }
-    void operator()(const ErrorEvent&) {}  // has a writer of its own
+    void operator()(const TextDelta&) {}  // these have writers of their own
+    void operator()(const ErrorEvent&) {}
 };
+
+// There is one for every token: in as few pieces as it has.
+void append_delta(std::string& out, const ServerEvent& event, const TextDelta& delta,
+                  const ServedModel& served) {
+    out += R"({"type":"response.output_text.delta","sequence_number":)";
+    append_json_unsigned(out, event.sequence_number);
+    if (event.stream_id) {
+        out += R"(,"stream_id":)";
+        append_json_string(out, *event.stream_id);
+    }
+    out += R"(,"item_id":)";
+    append_json_string(out, delta.item_id);
+    out += R"(,"output_index":0,"content_index":0,"delta":)";
+    append_json_string(out, delta.delta);
+    out += R"(,"logprobs":)";
+    append_scores(out, delta.scores, served.tokenizer);
+    out += '}';
+}
 
 }  // namespace
 
@@ -234,6 +248,8 @@ std::string_view event_type(const ServerEvent& event) {
 }
 
 void append_event(std::string& out, const ServerEvent& event, const ServedModel& served) {
+    if (const auto* delta = std::get_if<TextDelta>(&event.body))
+        return append_delta(out, event, *delta, served);
     if (const auto* error = std::get_if<ErrorEvent>(&event.body))
         return append_error_event(out, error->error, error->event_id, event.stream_id,
                                   event.sequence_number);

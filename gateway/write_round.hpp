@@ -1,11 +1,14 @@
 // Those of an io thread's connections that have got something to write. All that one delivery gives
-// to many of them goes out in one handler, which runs behind the one that is at work. Lives on that
-// io thread.
+// to many of them goes out in one handler, which runs behind the one that is at work: first all
+// frames are made, then all are sent, one call to the kernel behind the other. Clients on this
+// machine then sleep once a delivery, not once a frame; waking them costs as much as all else that
+// `send` does. Lives on that io thread.
 #pragma once
 
 #include <boost/asio/post.hpp>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +22,9 @@ class FrameWriter {
     FrameWriter(const FrameWriter&) = delete;
     FrameWriter& operator=(const FrameWriter&) = delete;
     virtual ~FrameWriter() = default;
-    virtual void write_frames() = 0;
+    // Appends what is to go out now. send_frames() follows in the same round, with just that.
+    virtual void make_frames(std::string& frames) = 0;
+    virtual void send_frames(std::string_view frames) = 0;
 };
 
 class WriteRound {
@@ -31,25 +36,50 @@ class WriteRound {
         waiting_.push_back(std::move(writer));
     }
 
-    // To make what one connection writes in; until the next asks.
+    // To make what one connection writes in, outside of a round; until the next asks.
     [[nodiscard]] std::string& empty_buffer() {
-        constexpr std::size_t kKeptBytes = 64 << 10;
-        if (buffer_.capacity() > kKeptBytes) std::string().swap(buffer_);
-        buffer_.clear();
+        clear(buffer_);
         return buffer_;
     }
 
  private:
+    static constexpr std::size_t kTogetherBytes = 64 << 10;
+
+    static void clear(std::string& buffer) {
+        if (buffer.capacity() > 2 * kTogetherBytes) std::string().swap(buffer);
+        buffer.clear();
+    }
+
     void run() {
         running_.swap(waiting_);
-        for (const auto& writer : running_)
-            writer->write_frames();
+        for (auto first = running_.begin(); first != running_.end();)
+            first = write_some(first);
         running_.clear();
     }
 
+    using Writers = std::vector<std::shared_ptr<FrameWriter>>;
+
+    Writers::iterator write_some(Writers::iterator first) {
+        clear(together_);
+        ends_.clear();
+        auto last = first;
+        for (; last != running_.end() && together_.size() < kTogetherBytes; ++last) {
+            (*last)->make_frames(together_);
+            ends_.push_back(together_.size());
+        }
+        std::size_t begin = 0;
+        for (const std::size_t end : ends_) {
+            (*first++)->send_frames(std::string_view(together_).substr(begin, end - begin));
+            begin = end;
+        }
+        return last;
+    }
+
     runtime::Lane& io_;
-    std::vector<std::shared_ptr<FrameWriter>> waiting_;
-    std::vector<std::shared_ptr<FrameWriter>> running_;
+    Writers waiting_;
+    Writers running_;
+    std::string together_;           // the frames of a round
+    std::vector<std::size_t> ends_;  // of each writer's
     std::string buffer_;
 };
 

@@ -243,8 +243,8 @@ class SessionScript {
     // Everything that is to be told now.
     std::vector<actors::ServerEvent> pull() {
         std::vector<actors::ServerEvent> events;
-        while (auto event = session.next_event()) {
-            events.push_back(std::move(*event));
+        for (actors::ServerEvent event; session.next_event(event);) {
+            events.push_back(event);
             perform();
         }
         perform();
