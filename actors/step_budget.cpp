@@ -7,8 +7,9 @@ namespace troupe::actors {
 namespace {
 
 constexpr std::uint32_t kFirstPrefillTokens = 64;  // before anything has been measured
+constexpr std::uint32_t kTileRows = 16;  // a part of a tile takes nearly as long as all of it
 constexpr double kDisturbed = 4.0;  // a step this much above expectation was disturbed: clipped
-constexpr double kShareUp = 0.5;  // weight of a new measurement that is above the estimate
+constexpr double kShareUp = 0.5;    // weight of a new measurement that is above the estimate
 constexpr double kShareDown = 0.1;
 
 // Believes bad news sooner than good: too small a step costs throughput, too large one a promise.
@@ -34,7 +35,13 @@ std::uint32_t StepBudget::prefill_tokens(std::uint32_t decode_rows) const {
     // The cost of a token need not be constant: no step is more than twice the largest one known.
     const double trusted = std::max<double>(kFirstPrefillTokens, 2.0 * largest_seen_);
     const auto tokens = static_cast<std::uint32_t>(std::min({affordable, trusted, 1e9}));
-    return std::min(room, std::max(tokens, settings_.prefill_tokens_min));
+    return whole_tiles(std::min(room, std::max(tokens, settings_.prefill_tokens_min)), decode_rows);
+}
+
+// As many of the tokens as make whole tiles together with the decode rows.
+std::uint32_t StepBudget::whole_tiles(std::uint32_t tokens, std::uint32_t decode_rows) const {
+    const std::uint32_t over = (tokens + decode_rows) % kTileRows;
+    return tokens >= over + settings_.prefill_tokens_min ? tokens - over : tokens;
 }
 
 void StepBudget::observe(std::uint32_t decode_rows, std::uint32_t prefill_tokens,

@@ -28,6 +28,7 @@ class StepBudget {
     static constexpr std::size_t kRowClasses = 16;
 
     [[nodiscard]] double decode_ns(std::uint32_t rows) const;
+    [[nodiscard]] std::uint32_t whole_tiles(std::uint32_t tokens, std::uint32_t decode_rows) const;
 
     StepBudgetSettings settings_;
     std::array<double, kRowClasses> decode_ns_{};  // by bit width of the row count; 0: not seen

@@ -34,9 +34,9 @@ void operator delete(void* memory, std::size_t) noexcept {
 namespace troupe {
 
 TEST_CASE("a step of the scheduler takes no memory", "[actors][scheduler]") {
-    const std::size_t before = allocations;
+    const std::size_t at_first = allocations;
     ::operator delete(::operator new(8));
-    REQUIRE(allocations == before + 1);  // they are counted
+    REQUIRE(allocations == at_first + 1);  // they are counted
     for (const std::uint32_t running : {1U, 32U, 256U}) {
         constexpr std::size_t steps = 1000;
         simulation::SchedulerLoop loop(running, 2 * steps);

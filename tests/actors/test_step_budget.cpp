@@ -20,8 +20,14 @@ StepBudget taught(StepBudgetSettings settings) {
 
 TEST_CASE("the budget fills the latency target beside decode rows", "[actors][budget]") {
     const StepBudget budget = taught({.step_latency_ms = 40, .tokens_per_step_max = 512});
-    REQUIRE(budget.prefill_tokens(4) >= 65);  // (40 - 5) / 0.5 = 70
-    REQUIRE(budget.prefill_tokens(4) <= 72);
+    REQUIRE(budget.prefill_tokens(4) == 60);  // (40 - 5) / 0.5 = 70, and 64 rows are whole tiles
+    REQUIRE(budget.prefill_tokens(8) == 56);
+}
+
+TEST_CASE("few prompt tokens move whether or not they make whole tiles", "[actors][budget]") {
+    const StepBudget budget = taught({.step_latency_ms = 15, .tokens_per_step_max = 512});
+    REQUIRE(budget.prefill_tokens(4) == 20);   // (15 - 5) / 0.5, but 12 would be below the least
+    REQUIRE(budget.prefill_tokens(12) == 20);  // 32 rows
 }
 
 TEST_CASE("with nobody streaming the larger target counts", "[actors][budget]") {
@@ -30,8 +36,7 @@ TEST_CASE("with nobody streaming the larger target counts", "[actors][budget]") 
         const auto tokens = budget.prefill_tokens(0);
         budget.observe(0, tokens, tokens * kPromptToken_ns);
     }
-    REQUIRE(budget.prefill_tokens(0) >= 190);
-    REQUIRE(budget.prefill_tokens(0) <= 210);
+    REQUIRE(budget.prefill_tokens(0) == 192);  // of 200
 }
 
 TEST_CASE("prompts move even when decode rows alone exceed the target", "[actors][budget]") {
@@ -57,7 +62,7 @@ TEST_CASE("one disturbed step does not starve the prompts", "[actors][budget]") 
         const auto tokens = budget.prefill_tokens(4);
         budget.observe(4, tokens, kDecodeStep_ns + tokens * kPromptToken_ns);
     }
-    REQUIRE(budget.prefill_tokens(4) >= before - 6);
+    REQUIRE(budget.prefill_tokens(4) == before);
 }
 
 TEST_CASE("a slower machine is believed at once", "[actors][budget]") {
@@ -72,7 +77,7 @@ TEST_CASE("a slower machine is believed at once", "[actors][budget]") {
 TEST_CASE("a step is at most twice the largest that was tried", "[actors][budget]") {
     StepBudget budget({.prefill_latency_ms = 10'000, .tokens_per_step_max = 100'000});
     budget.observe(0, 100, 1'000);
-    REQUIRE(budget.prefill_tokens(0) == 200);
+    REQUIRE(budget.prefill_tokens(0) == 192);  // of 200
 }
 
 }  // namespace
