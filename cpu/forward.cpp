@@ -86,6 +86,7 @@ Result<> Forward::allocate() {
              FloatBuffer::allocate(ProductGrid::kRowStep, kFfnPanelsMax * panel_rows));
         take(scratch.up, FloatBuffer::allocate(ProductGrid::kRowStep, kFfnPanelsMax * panel_rows));
         take(scratch.attention, FloatBuffer::allocate(1, attention_floats));
+        scratch.outliers = std::make_unique<OutlierLists>();
         scratch.experts.reserve(hp_.expert_count);
     }
     items_.reserve(limits_.rows_max);
@@ -197,16 +198,18 @@ void Forward::product(const PackedMatrix& w, const Activations& in, const Matmul
 void Forward::multiply(const PackedMatrix& w, const Activations& in, std::uint32_t rows, float* out,
                        std::size_t out_stride, Accumulate mode) {
     const ProductGrid grid(w.panels(), rows, threads_.workers(), kPanelsPerPieceMax);
-    threads_.run(grid.pieces(), [&](std::uint32_t index, std::uint32_t) {
+    ++products_;
+    threads_.run(grid.pieces(), [&](std::uint32_t index, std::uint32_t worker) {
         const ProductPiece piece = grid[index];
         product(w, in,
                 {piece.panel_begin, piece.panel_end, piece.row_begin, piece.row_end, out,
-                 out_stride, mode});
+                 out_stride, mode, scratch_[worker].outliers.get(), products_});
     });
 }
 
 void Forward::gate_up(const PackedExpert& w, const Activations& in, Gate gate, std::uint32_t rows) {
     const ProductGrid grid(w.gate.panels(), rows, threads_.workers(), kFfnPanelsMax);
+    ++products_;
     threads_.run(grid.pieces(), [&](std::uint32_t index, std::uint32_t worker) {
         gate_up_piece(w, in, gate, grid[index], scratch_[worker]);
     });
@@ -220,7 +223,9 @@ void Forward::gate_up_piece(const PackedExpert& w, const Activations& in, Gate g
     const std::size_t column_begin = piece.panel_begin * panel_rows;
     const auto multiply_rows = [&](const PackedMatrix& whole, const FloatBuffer& out) {
         const PackedMatrix part = panels_of(whole, piece.panel_begin, piece.panel_end);
-        const MatmulPart to{0, part.panels(), 0, rows, out.data(), out.stride, Accumulate::store};
+        MatmulPart to{0, part.panels(), 0, rows, out.data(), out.stride, Accumulate::store};
+        to.outliers = scratch.outliers.get();
+        to.product = products_;
         if (is_float(part.format)) {
             const FloatRows from{in.floats.row(piece.row_begin), in.floats.stride};
             kernels_.matmul_float(part, from, to);

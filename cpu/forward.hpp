@@ -92,6 +92,7 @@ class Forward {
         FloatBuffer gate;  // [rows of a piece][columns of a piece]
         FloatBuffer up;    // likewise
         FloatBuffer attention;
+        std::unique_ptr<OutlierLists> outliers;
         std::vector<std::uint32_t> experts;  // all, the best first
     };
 
@@ -159,6 +160,7 @@ class Forward {
     Activations attended_;          // [rows][heads * head length]
     Activations ffn_;               // [rows][feed forward length]
     std::vector<Scratch> scratch_;  // [workers]
+    std::uint64_t products_ = 0;    // so many have begun
 
     FloatBuffer sink_queries_;  // [rows][heads * head length], rotated to look at the sinks
     FloatBuffer branch_;        // [rows][width]: a branch that is normed before it is added

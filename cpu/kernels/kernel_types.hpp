@@ -85,6 +85,39 @@ struct QuantizedRows {
     return outlier_blocks(rows, columns) * tile_rows;
 }
 
+// The outliers of at most 128 rows by block and column, at most so many: made by matmul_quantized.
+struct OutlierList {
+    static constexpr std::size_t capacity = 1024;
+
+    struct Entry {
+        float x;
+        std::uint16_t row;     // from the first
+        std::uint16_t column;  // index into columns
+    };
+    struct Column {
+        std::uint32_t block;
+        std::uint16_t place;  // 1 + its column in the block
+        std::uint16_t entry_begin;
+    };
+
+    // What it was made for; product 0: nothing that comes again.
+    std::uint64_t product;
+    const ActivationBlock* first;
+    std::size_t rows;
+
+    std::size_t listed_blocks, column_count, entry_count;
+    Column columns[capacity];
+    Entry entries[capacity];
+};
+
+// Where a thread keeps lists from one call to the next, for some groups of rows.
+struct OutlierLists {
+    static constexpr std::size_t kept = 8;
+
+    OutlierList list[kept] = {};
+    std::size_t next = 0;  // to be given away
+};
+
 // View of float rows: row t at data + t * stride (stride in floats).
 struct FloatRows {
     const float* data = nullptr;
@@ -104,6 +137,12 @@ struct MatmulPart {
     float* out = nullptr;
     std::size_t out_stride = 0;  // floats
     Accumulate mode = Accumulate::store;
+
+    // Parts that are computed by one thread from the same rows may share their lists of outliers:
+    // the thread's own memory, and a number above 0 that no product of other rows has had. Only
+    // speed depends on it.
+    OutlierLists* outliers = nullptr;
+    std::uint64_t product = 0;
 };
 
 // ---- Attention -------------------------------------------------------------------------------

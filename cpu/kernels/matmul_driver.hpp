@@ -133,7 +133,12 @@ struct MatmulDriver {
         for (std::size_t begin = part.row_begin; begin < part.row_end;) {
             const std::size_t limit = begin / tile_rows * tile_rows + group;
             const std::size_t end = limit < part.row_end ? limit : part.row_end;
-            const RowOutliers outliers(x, begin, end);
+            OutlierList own;  // not touched where the thread keeps lists
+            const bool kept = part.outliers != nullptr;
+            const std::uint64_t product = kept ? part.product : 0;
+            OutlierList& list =
+                kept ? kept_list(*part.outliers, product, &x.block(begin, 0), end - begin) : own;
+            const RowOutliers outliers(x, begin, end, list, product);
             if (end - begin >= Tile::rows_to_unpack) {
                 panels_unpacked(w, x, outliers, begin, end, part);
             } else {

@@ -1,6 +1,7 @@
 // The part of a quantised product that outliers make: few columns of weights, in float32, times
-// values that were kept as they are. What rows have is sorted by column once for all panels of a
-// call: mostly many rows have theirs in the same columns, which are then expanded once.
+// values that were kept as they are. What rows have is sorted by column once for all panels that a
+// thread multiplies: mostly many rows have theirs in the same columns, which are then expanded
+// once.
 #pragma once
 
 #include <cstddef>
@@ -65,36 +66,49 @@ template <class Function>
     }
 }
 
+[[gnu::always_inline]] inline bool is_list_of(const OutlierList& list, std::uint64_t product,
+                                              const ActivationBlock* first, std::size_t rows) {
+    return product != 0 && list.product == product && list.first == first && list.rows == rows;
+}
+
+// The list that has been made of these rows for this product, or one to make it in.
+[[gnu::always_inline]] inline OutlierList& kept_list(OutlierLists& lists, std::uint64_t product,
+                                                     const ActivationBlock* first,
+                                                     std::size_t rows) {
+    for (OutlierList& list : lists.list)
+        if (is_list_of(list, product, first, rows)) return list;
+    return lists.list[lists.next++ % OutlierLists::kept];
+}
+
 // The outliers of rows [begin, end), at most 128 of them. V is the set's vector type.
 template <class V, PanelFormat Format>
 class Outliers {
  public:
-    Outliers(const QuantizedRows& x, std::size_t begin, std::size_t end)
-        : rows_(x), begin_(begin), end_(end) {
+    // `list` is the list of these rows, or becomes it.
+    Outliers(const QuantizedRows& x, std::size_t begin, std::size_t end, OutlierList& list,
+             std::uint64_t product)
+        : rows_(x), begin_(begin), end_(end), list_(list) {
+        const ActivationBlock* const first = &x.block(begin, 0);
+        if (is_list_of(list, product, first, end - begin)) return;
+        list.product = product;
+        list.first = first;
+        list.rows = end - begin;
+        list.listed_blocks = list.column_count = list.entry_count = 0;
         for (std::size_t b = 0; b < x.blocks_of_row(); ++b)
             if (!add_block(b)) return;
     }
 
     // Continues the chains acc[end - begin][16], each by ascending column.
     void extend(const std::byte* panel, float* acc) const {
-        for (std::size_t first = 0; first < column_count_; first += columns_at_once)
+        for (std::size_t first = 0; first < list_.column_count; first += columns_at_once)
             extend_columns(panel, first, acc);
-        for (std::size_t b = listed_blocks_; b < rows_.blocks_of_row(); ++b)
+        for (std::size_t b = list_.listed_blocks; b < rows_.blocks_of_row(); ++b)
             extend_unlisted(panel + b * panel_block_bytes(Format), b, acc);
     }
 
  private:
-    struct Entry {
-        float x;
-        std::uint16_t row;  // from begin_
-        std::uint16_t column;
-    };
-    struct Column {
-        std::uint32_t block_at;  // bytes into the panel
-        std::uint16_t place;
-        std::uint16_t entry_begin;
-    };
-    static constexpr std::size_t capacity = 1024;
+    using Entry = OutlierList::Entry;
+    using Column = OutlierList::Column;
     static constexpr std::size_t columns_at_once = 32;
 
     [[gnu::always_inline]] static void extend_row(V weights, float x, float* chain) {
@@ -104,16 +118,17 @@ class Outliers {
     // Two loops whose ends are easy to predict; a loop over each column's rows would not have that.
     [[gnu::always_inline]] void extend_columns(const std::byte* panel, std::size_t first,
                                                float* acc) const {
-        const bool rest = column_count_ - first <= columns_at_once;
-        const std::size_t count = rest ? column_count_ - first : columns_at_once;
-        const std::size_t end = rest ? entry_count_ : columns_[first + count].entry_begin;
+        const bool rest = list_.column_count - first <= columns_at_once;
+        const std::size_t count = rest ? list_.column_count - first : columns_at_once;
+        const std::size_t end = rest ? list_.entry_count : list_.columns[first + count].entry_begin;
         V weights[columns_at_once];
         for (std::size_t i = 0; i < count; ++i) {
-            const Column& column = columns_[first + i];
-            weights[i] = column_weights<V, Format>(panel + column.block_at, column.place - 1U);
+            const Column& column = list_.columns[first + i];
+            weights[i] = column_weights<V, Format>(panel + column.block * panel_block_bytes(Format),
+                                                   column.place - 1U);
         }
-        for (std::size_t i = columns_[first].entry_begin; i < end; ++i) {
-            const Entry& entry = entries_[i];
+        for (std::size_t i = list_.columns[first].entry_begin; i < end; ++i) {
+            const Entry& entry = list_.entries[i];
             extend_row(weights[entry.column % columns_at_once], entry.x,
                        acc + entry.row * panel_rows);
         }
@@ -133,31 +148,30 @@ class Outliers {
 
     // Lists block b's, by place, behind those of the blocks before; false where there is no room.
     bool add_block(std::size_t b) {
-        const std::size_t first = entry_count_;
-        std::size_t wanted = 0;
+        Entry* const entries = list_.entries;
+        const std::size_t first = list_.entry_count;
+        std::size_t count = first, wanted = 0;
         for_each(b, [&](std::size_t row, std::size_t place, float x) {
             ++wanted;
-            if (entry_count_ == capacity) return;
-            std::size_t at = entry_count_++;
-            for (; at > first && entries_[at - 1].column > place; --at)
-                entries_[at] = entries_[at - 1];
-            entries_[at] = {x, static_cast<std::uint16_t>(row), static_cast<std::uint16_t>(place)};
+            if (count == OutlierList::capacity) return;
+            std::size_t at = count++;
+            for (; at > first && entries[at - 1].column > place; --at)
+                entries[at] = entries[at - 1];
+            entries[at] = {x, static_cast<std::uint16_t>(row), static_cast<std::uint16_t>(place)};
         });
-        if (first + wanted > capacity) {
-            entry_count_ = first;
-            return false;
-        }
-        listed_blocks_ = b + 1;
+        if (first + wanted > OutlierList::capacity) return false;
+        list_.listed_blocks = b + 1;
+        list_.entry_count = count;
         // So far an entry's column is its place; equal ones become one column.
         std::size_t place = 0;
-        for (std::size_t i = first; i < entry_count_; ++i) {
-            if (entries_[i].column != place) {
-                place = entries_[i].column;
-                columns_[column_count_++] = {
-                    static_cast<std::uint32_t>(b * panel_block_bytes(Format)),
-                    static_cast<std::uint16_t>(place), static_cast<std::uint16_t>(i)};
+        for (std::size_t i = first; i < count; ++i) {
+            if (entries[i].column != place) {
+                place = entries[i].column;
+                list_.columns[list_.column_count++] = {static_cast<std::uint32_t>(b),
+                                                       static_cast<std::uint16_t>(place),
+                                                       static_cast<std::uint16_t>(i)};
             }
-            entries_[i].column = static_cast<std::uint16_t>(column_count_ - 1);
+            entries[i].column = static_cast<std::uint16_t>(list_.column_count - 1);
         }
         return true;
     }
@@ -170,11 +184,8 @@ class Outliers {
     }
 
     const QuantizedRows& rows_;
-    std::size_t begin_, end_;
-    std::size_t listed_blocks_ = 0;
-    std::size_t column_count_ = 0, entry_count_ = 0;
-    Column columns_[capacity];
-    Entry entries_[capacity];
+    const std::size_t begin_, end_;
+    OutlierList& list_;
 };
 
 }  // namespace troupe::cpu

@@ -1,6 +1,7 @@
 // Matrix products: the plain set against sums in double, every other set against plain bit for bit,
 // and any part of a product against the whole.
 #include <cmath>
+#include <memory>
 
 #include "tests/cpu/kernels_support.hpp"
 
@@ -186,6 +187,39 @@ TEST_CASE("a product cut into parts has the bits of the whole", "[cpu][kernels]"
         CAPTURE(kernels->name);
         REQUIRE(same_bits(out, whole));
         REQUIRE(same_bits(out_wide, whole_wide));
+    }
+}
+
+TEST_CASE("lists of outliers are kept for one product and for no other", "[cpu][kernels]") {
+    Random random;
+    const Shape shape{75, 576, 300};  // more groups of rows than lists are kept
+    const auto lists = std::make_unique<OutlierLists>();
+    std::uint64_t number = 0;
+    for (const Kernels* kernels : available_kernels()) {
+        for (const WeightType type : {WeightType::q4_1, WeightType::q8_0, WeightType::q6_k}) {
+            const std::size_t columns = type == WeightType::q6_k ? 512 : shape.columns;
+            const RawWeights raw(type, shape.rows, columns, random);
+            const Packed w({raw.matrix}, native_panel_format(type));
+            const Quantized x(activations(shape.tokens, columns, random), columns, *kernels);
+            const auto whole = product(*kernels, w, x, shape.tokens);
+            std::vector<float> out(whole.size(), 0.25F);
+            ++number;
+            const std::size_t step = 10 + random.below(50);
+            for (std::size_t panel = 0; panel < w.matrix.panels(); ++panel) {
+                for (std::size_t row = 0; row < shape.tokens; row += step) {
+                    // Some of the rows that begin alike first.
+                    const std::size_t end = std::min(shape.tokens, row + step);
+                    for (const std::size_t part_end : {row + (end - row + 1) / 2, end}) {
+                        MatmulPart part{panel, panel + 1, row, part_end, out.data(), shape.rows};
+                        part.outliers = lists.get();
+                        part.product = number;
+                        kernels->matmul_quantized(w.matrix, x.rows, part);
+                    }
+                }
+            }
+            CAPTURE(kernels->name, static_cast<int>(type));
+            REQUIRE(same_bits(out, whole));
+        }
     }
 }
 
