@@ -22,6 +22,8 @@ constexpr int kLooksPerClockRead = 64;
 void relax() {
 #if defined(__x86_64__)
     _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");  // takes a moment, which "yield" does not on most processors
 #else
     std::this_thread::yield();
 #endif

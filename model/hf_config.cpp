@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/hf_json.hpp"
+#include "model/math.hpp"
 #include "runtime/base/log.hpp"
 
 namespace troupe::model {
@@ -165,7 +166,7 @@ void KeyWriter::write_yarn(HfJson& rope) {
     set_u32("rope.scaling.original_context_length",
             rope.find_u32("original_max_position_embeddings").value_or(context_));
     if (const auto magnitude = rope.find_f32("attention_factor")) {
-        const float usual = 1.0F + 0.1F * std::log(std::max(factor, 1.0F));
+        const float usual = 1.0F + 0.1F * math::log(std::max(factor, 1.0F));
         set_f32("rope.scaling.attn_factor", *magnitude / usual);
     }
     if (const auto fast = rope.find_f32("beta_fast")) set_f32("rope.scaling.yarn_beta_fast", *fast);
@@ -182,8 +183,9 @@ void KeyWriter::write_llama3(HfJson& rope, float base) {
         return config_.refuse("rope whose factors are not in order");
     std::vector<float> factors;
     for (std::uint32_t i = 0; i < head_length_; i += 2) {
+        const double share_of_head = i / static_cast<double>(head_length_);
         const double wave =
-            2 * std::numbers::pi * std::pow(double{base}, i / static_cast<double>(head_length_));
+            2 * std::numbers::pi * math::exp(share_of_head * math::log(double{base}));
         const double share = std::clamp((original / wave - low) / (high - low), 0.0, 1.0);
         factors.push_back(static_cast<float>(1 / ((1 - share) / factor + share)));
     }
@@ -196,7 +198,7 @@ void KeyWriter::write_long_factors(HfJson& rope) {
     if (!original || *original < 2 || *original >= context_) return;
     set_u32("rope.scaling.original_context_length", *original);
     const double scale = static_cast<double>(context_) / *original;
-    const double usual = std::sqrt(1 + std::log(scale) / std::log(*original));
+    const double usual = std::sqrt(1 + math::log(scale) / math::log(1.0 * *original));
     set_f32("rope.scaling.attn_factor",
             rope.find_f32("attention_factor").value_or(static_cast<float>(usual)));
     for (const char* name : {"short", "long"}) {

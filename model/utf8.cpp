@@ -1,7 +1,5 @@
 #include "model/utf8.hpp"
 
-#include <simdjson.h>
-
 #include "runtime/base/assert.hpp"
 
 namespace troupe::model {
@@ -46,10 +44,6 @@ Utf8Unit next_utf8(std::string_view bytes) {
         code_point = (code_point << 6) | (byte & 0x3F);
     }
     return {Utf8Form::complete, static_cast<std::size_t>(lead.length), code_point};
-}
-
-bool is_utf8(std::string_view bytes) {
-    return simdjson::validate_utf8(bytes.data(), bytes.size());
 }
 
 std::size_t utf8_run_length(std::string_view bytes, bool well_formed) {

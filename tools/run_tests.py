@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,9 @@ FUZZED = ["http_exchange", "websocket", "connection"]
 # emulated card it and the invariances ask for equal bits, by kernels that the other tests run, too.
 TAGS = {("tsan", "cpu"): "[threads]", ("tsan", "sim"): "~[long]~[.]~[matrix]",
         ("cuda-emulated-dev", "gpu"): "~[long]~[.]~[matrix]~[invariance]"}
+# Programs for other processors are run by an emulator, without the default model.
+EMULATORS = {"arm64": ["qemu-aarch64-static", "-cpu", "max", "-L", "/usr/aarch64-linux-gnu"]}
+ON_X86 = platform.machine() == "x86_64"
 # What concerns generation, in two halves of about the same time. The other files' tests are of the
 # toy, which runs on no card, of the command line, of storage or of the network.
 ON_EMULATED_CARD = {
@@ -143,12 +147,12 @@ def run_program(tally, preset, folder, filter_text):
     say(name)
     report = REPORTS / f"{preset}-{folder}.xml"
     report.unlink(missing_ok=True)
-    command = [ROOT / "build" / preset / "tests" / f"troupe_test_{folder}", "-r", "junit", "-o",
-               report]
+    command = [*EMULATORS.get(preset, []), ROOT / "build" / preset / "tests" /
+               f"troupe_test_{folder}", "-r", "junit", "-o", report]
     if filter_text:
         command.append(filter_text)
     environment = dict(os.environ)
-    if preset in SANITIZED:
+    if preset in SANITIZED or preset in EMULATORS:
         environment.pop("TROUPE_TEST_MODEL", None)
     started = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -251,7 +255,9 @@ def build_and_begin(tally, beside, options):
             beside.begin(run_program, tally, "release", folder, tags)
     if options.quick:
         return built
-    if build(tally, "cuda-emulated", ["troupe_test_gpu", "troupe", "stories260k_to_gguf"]):
+    if not ON_X86:
+        print("     skipped: the emulated CUDA card and the emulated ARM need x86-64", flush=True)
+    elif build(tally, "cuda-emulated", ["troupe_test_gpu", "troupe", "stories260k_to_gguf"]):
         built.append("cuda-emulated")
         beside.begin(run_program, tally, "cuda-emulated", "gpu", tags)
     if not options.all:
@@ -260,7 +266,11 @@ def build_and_begin(tally, beside, options):
         build(tally, "cuda", ["troupe", "troupe_test_gpu"])
     else:
         print("     skipped: nvcc is not here, so the preset cuda was not built", flush=True)
+    if ON_X86 and build(tally, "arm64", ["troupe_test_cpu"]):
+        beside.begin(run_program, tally, "arm64", "cpu", "~[long]~[.]")
     for preset, folders in SANITIZED.items():
+        if not ON_X86 and preset.startswith("cuda-emulated"):
+            continue
         if build(tally, preset, [f"troupe_test_{folder}" for folder in folders]):
             for folder in folders:
                 beside.begin(run_program, tally, preset, folder,

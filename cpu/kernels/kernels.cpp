@@ -1,10 +1,7 @@
-// Which sets of kernels this machine can run.
+// The choice among the sets of kernels that this machine can run.
 #include "cpu/kernels/kernels.hpp"
 
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <string>
 
 #include "cpu/kernels/sets.hpp"
@@ -12,60 +9,14 @@
 namespace troupe::cpu {
 namespace {
 
-struct CpuidLeaf {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-};
-
-CpuidLeaf cpuid(unsigned leaf, unsigned subleaf) {
-    CpuidLeaf out;
-    if (__get_cpuid_count(leaf, subleaf, &out.eax, &out.ebx, &out.ecx, &out.edx) == 0) return {};
-    return out;
-}
-
-bool has_bit(unsigned word, unsigned bit) {
-    return ((word >> bit) & 1U) != 0;
-}
-
-// XCR0: the register states that the operating system saves; 0 where it cannot be asked.
-std::uint64_t saved_states() {
-    if (!has_bit(cpuid(1, 0).ecx, 27)) return 0;  // OSXSAVE
-    unsigned low = 0, high = 0;
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (std::uint64_t{high} << 32) | low;
-}
-
-bool saves(std::uint64_t states) {
-    return (saved_states() & states) == states;
-}
-
-bool can_run_avx2() {
-    const CpuidLeaf one = cpuid(1, 0), seven = cpuid(7, 0);
-    return saves(0x6) && has_bit(one.ecx, 12) /* FMA */ && has_bit(one.ecx, 29) /* F16C */ &&
-           has_bit(seven.ebx, 5) /* AVX2 */ && has_bit(seven.ebx, 8) /* BMI2 */;
-}
-
-bool can_run_avx512() {
-    const CpuidLeaf seven = cpuid(7, 0);
-    return can_run_avx2() && saves(0xE6) && has_bit(seven.ebx, 16) /* F */ &&
-           has_bit(seven.ebx, 17) /* DQ */ && has_bit(seven.ebx, 30) /* BW */ &&
-           has_bit(seven.ebx, 31) /* VL */ && has_bit(seven.ecx, 11) /* VNNI */;
-}
-
-// Linux gives out the tile registers (state 18) on request, for the whole process.
-bool can_run_amx() {
-    constexpr long arch_req_xcomp_perm = 0x1023;
-    constexpr long tile_data = 18;
-    const CpuidLeaf seven = cpuid(7, 0);
-    return can_run_avx512() && saves(0x60000) && has_bit(seven.edx, 24) /* AMX-TILE */ &&
-           has_bit(seven.edx, 25) /* AMX-INT8 */ &&
-           syscall(SYS_arch_prctl, arch_req_xcomp_perm, tile_data) == 0;
-}
+// Those of all architectures, so that a name from another machine is no riddle.
+constexpr std::string_view known_names[] = {"avx2", "avx512", "amx", "dotprod", "i8mm"};
 
 std::vector<const Kernels*> detect() {
     std::vector<const Kernels*> sets{&plain_kernels()};
-    if (can_run_avx2()) sets.push_back(&avx2_kernels());
-    if (can_run_avx512()) sets.push_back(&avx512_kernels());
-    if (can_run_amx()) sets.push_back(&amx_kernels());
+    for (const MachineSet& set : machine_sets()) {
+        if (set.can_run()) sets.push_back(&set.kernels());
+    }
     return sets;
 }
 
@@ -76,6 +27,16 @@ const std::vector<const Kernels*>& available_kernels() {
     return sets;
 }
 
+std::string kernel_names() {
+    std::string names = "auto";
+    const std::span<const MachineSet> sets = machine_sets();
+    if (sets.empty()) return names + " or plain";
+    names += ", plain";
+    for (const MachineSet& set : sets)
+        names.append(&set == &sets.back() ? " or " : ", ").append(set.name);
+    return names;
+}
+
 Result<const Kernels*> find_kernels(std::string_view name) {
     if (name == "auto") return available_kernels().back();
     std::string names = "auto";
@@ -83,10 +44,9 @@ Result<const Kernels*> find_kernels(std::string_view name) {
         if (set->name == name) return set;
         names.append(", ").append(set->name);
     }
-    const bool known = name == "avx2" || name == "avx512" || name == "amx";
     std::string quoted(1, '"');
     quoted.append(name).append(1, '"');
-    if (known) {
+    if (std::ranges::find(known_names, name) != std::end(known_names)) {
         return Error{ErrorKind::unsupported, "this machine cannot run the instruction set " +
                                                  quoted + "; it can run " + names};
     }

@@ -17,6 +17,8 @@ build_packages=(
 # card.
 test_packages=(ccache chromium chromium-driver curl openssl libboost-context1.81-dev)
 fuzz_packages=(clang libclang-rt-14-dev llvm)
+# A compiler for 64-bit ARM, and an emulator for what it makes.
+arm64_packages=(g++-aarch64-linux-gnu qemu-user-static)
 # Servers, which their packages may start: only the whole run wants them.
 proxy_packages=(nginx-light haproxy)
 

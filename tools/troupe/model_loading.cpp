@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpu/cpu_backend.hpp"
+#include "cpu/kernels/kernels.hpp"
 #include "gpu/cuda_backend.hpp"
 #include "model/drafting_backend.hpp"
 #include "model/known_models.hpp"
@@ -189,7 +190,7 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
     add("--arithmetic", flags.arithmetic,
         "native: int8 activations for quantised weights; float32: slow, for checking")
         .one_of({"native", "float32"});
-    add("--isa", flags.instruction_set, "instruction set: auto, plain, avx2, avx512 or amx");
+    add("--isa", flags.instruction_set, "instruction set: " + cpu::kernel_names());
     add("--kv", flags.kv_type,
         "form of the KV cache: f16, f32, int8 or int4; auto: f16, with --arithmetic float32 f32")
         .one_of({"auto", "f16", "f32", "int8", "int4"});
