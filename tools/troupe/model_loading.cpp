@@ -171,7 +171,7 @@ std::optional<model::TokenId> first_difference(const model::Tokenizer& a,
 
 void add_backend_flags(Command& command, BackendFlags& flags) {
     const auto group = "Model";
-    const auto add = [&](const char* name, auto& value, const char* what) {
+    const auto add = [&](const char* name, auto& value, const std::string& what) {
         return command.add(name, value, what).group(group).shows_default();
     };
     add("--model,-m", flags.model,
