@@ -21,7 +21,7 @@ namespace troupe::cpu {
 struct CpuOptions {
     std::uint32_t threads = 0;  // the caller's included; 0: one a core
     Arithmetic arithmetic = Arithmetic::native;
-    std::string instruction_set = "auto";  // or "plain", "avx2", "avx512", "amx"
+    std::string instruction_set = "auto";  // or "plain", "avx2", "avx_vnni", "avx512", "amx"
     std::optional<KvType> kv_type;         // absent: f16; with float32 arithmetic f32
     model::AttentionWindow window;         // with its sinks at most what the model was trained for
     std::uint64_t kv_memory_bytes = 0;     // 0: all slots full, but at most a quarter of the memory

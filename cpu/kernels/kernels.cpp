@@ -44,6 +44,10 @@ bool can_run_avx2() {
            has_bit(seven.ebx, 5) /* AVX2 */ && has_bit(seven.ebx, 8) /* BMI2 */;
 }
 
+bool can_run_avx_vnni() {
+    return can_run_avx2() && has_bit(cpuid(7, 1).eax, 4);
+}
+
 bool can_run_avx512() {
     const CpuidLeaf seven = cpuid(7, 0);
     return can_run_avx2() && saves(0xE6) && has_bit(seven.ebx, 16) /* F */ &&
@@ -64,6 +68,7 @@ bool can_run_amx() {
 std::vector<const Kernels*> detect() {
     std::vector<const Kernels*> sets{&plain_kernels()};
     if (can_run_avx2()) sets.push_back(&avx2_kernels());
+    if (can_run_avx_vnni()) sets.push_back(&avx_vnni_kernels());
     if (can_run_avx512()) sets.push_back(&avx512_kernels());
     if (can_run_amx()) sets.push_back(&amx_kernels());
     return sets;
@@ -83,7 +88,7 @@ Result<const Kernels*> find_kernels(std::string_view name) {
         if (set->name == name) return set;
         names.append(", ").append(set->name);
     }
-    const bool known = name == "avx2" || name == "avx512" || name == "amx";
+    const bool known = name == "avx2" || name == "avx_vnni" || name == "avx512" || name == "amx";
     std::string quoted(1, '"');
     quoted.append(name).append(1, '"');
     if (known) {

@@ -6,8 +6,9 @@
 
 namespace troupe::cpu {
 
-[[nodiscard]] const Kernels& avx2_kernels();    // AVX2, FMA, F16C
-[[nodiscard]] const Kernels& avx512_kernels();  // AVX-512 F, BW, DQ, VL, VNNI
-[[nodiscard]] const Kernels& amx_kernels();     // the above and AMX int8
+[[nodiscard]] const Kernels& avx2_kernels();      // AVX2, FMA, F16C
+[[nodiscard]] const Kernels& avx_vnni_kernels();  // the above and AVX-VNNI
+[[nodiscard]] const Kernels& avx512_kernels();    // AVX-512 F, BW, DQ, VL, VNNI
+[[nodiscard]] const Kernels& amx_kernels();       // the above and AMX int8
 
 }  // namespace troupe::cpu

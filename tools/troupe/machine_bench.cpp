@@ -52,7 +52,7 @@ void add_machine_bench(Command& bench, Run& run) {
         "machine", "Memory bandwidth and int8 products a second: what speeds are shares of");
     command.add("--threads", flags->threads, "threads (0: as the machine has processors)");
     command.add("--isa", flags->instruction_set,
-                "instruction set: auto, plain, avx2, avx512 or amx");
+                "instruction set: auto, plain, avx2, avx_vnni, avx512 or amx");
     command
         .add("--read", flags->read_bytes,
              "how much is read over and over: as much as a model has, for caches hold a part of it")

@@ -189,7 +189,7 @@ void add_backend_flags(Command& command, BackendFlags& flags) {
     add("--arithmetic", flags.arithmetic,
         "native: int8 activations for quantised weights; float32: slow, for checking")
         .one_of({"native", "float32"});
-    add("--isa", flags.instruction_set, "instruction set: auto, plain, avx2, avx512 or amx");
+    add("--isa", flags.instruction_set, "instruction set: auto, plain, avx2, avx_vnni, avx512 or amx");
     add("--kv", flags.kv_type,
         "form of the KV cache: f16, f32, int8 or int4; auto: f16, with --arithmetic float32 f32")
         .one_of({"auto", "f16", "f32", "int8", "int4"});
