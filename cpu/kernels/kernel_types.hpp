@@ -191,7 +191,7 @@ inline constexpr std::size_t attention_tile_max = 12;  // (row, head) pairs that
 // ---- The table ---------------------------------------------------------------------------------
 
 struct Kernels {
-    std::string_view name;  // "plain", "avx2", "avx512", "amx", "dotprod", "i8mm"
+    std::string_view name;  // "plain", "avx2", "avx_vnni", "avx512", "amx", "dotprod", "i8mm"
 
     // Quantised weights times quantised rows. Over blocks b ascending, from 0:
     //   isum = exact integer sum of (weight - offset) * q over the 32 columns

@@ -10,7 +10,7 @@ namespace troupe::cpu {
 namespace {
 
 // Those of all architectures, so that a name from another machine is no riddle.
-constexpr std::string_view known_names[] = {"avx2", "avx512", "amx", "dotprod", "i8mm"};
+constexpr std::string_view known_names[] = {"avx2", "avx_vnni", "avx512", "amx", "dotprod", "i8mm"};
 
 std::vector<const Kernels*> detect() {
     std::vector<const Kernels*> sets{&plain_kernels()};

@@ -18,7 +18,7 @@ namespace troupe::cpu {
 // The first call asks Linux for the AMX tile registers, so make it before threads start.
 [[nodiscard]] const std::vector<const Kernels*>& available_kernels();
 
-// What find_kernels may be asked for on this architecture: "auto, plain, avx2, avx512 or amx".
+// What find_kernels may be asked for on this architecture: "auto, plain, avx2 ... or amx".
 [[nodiscard]] std::string kernel_names();
 
 // The fastest set for "auto", else the named one. Errors: invalid_input for a name that does not

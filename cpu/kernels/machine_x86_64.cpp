@@ -40,6 +40,10 @@ bool can_run_avx2() {
            has_bit(seven.ebx, 5) /* AVX2 */ && has_bit(seven.ebx, 8) /* BMI2 */;
 }
 
+bool can_run_avx_vnni() {
+    return can_run_avx2() && has_bit(cpuid(7, 1).eax, 4);
+}
+
 bool can_run_avx512() {
     const CpuidLeaf seven = cpuid(7, 0);
     return can_run_avx2() && saves(0xE6) && has_bit(seven.ebx, 16) /* F */ &&
@@ -62,6 +66,7 @@ bool can_run_amx() {
 std::span<const MachineSet> machine_sets() {
     static constexpr MachineSet sets[] = {
         {"avx2", can_run_avx2, avx2_kernels},
+        {"avx_vnni", can_run_avx_vnni, avx_vnni_kernels},
         {"avx512", can_run_avx512, avx512_kernels},
         {"amx", can_run_amx, amx_kernels},
     };

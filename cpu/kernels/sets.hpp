@@ -10,9 +10,10 @@
 namespace troupe::cpu {
 
 // x86-64
-[[nodiscard]] const Kernels& avx2_kernels();    // AVX2, FMA, F16C
-[[nodiscard]] const Kernels& avx512_kernels();  // AVX-512 F, BW, DQ, VL, VNNI
-[[nodiscard]] const Kernels& amx_kernels();     // the above and AMX int8
+[[nodiscard]] const Kernels& avx2_kernels();      // AVX2, FMA, F16C
+[[nodiscard]] const Kernels& avx_vnni_kernels();  // the above and AVX-VNNI
+[[nodiscard]] const Kernels& avx512_kernels();    // AVX-512 F, BW, DQ, VL, VNNI
+[[nodiscard]] const Kernels& amx_kernels();       // the above and AMX int8
 
 // 64-bit ARM
 [[nodiscard]] const Kernels& dotprod_kernels();  // ARMv8.2 with dot products of bytes
@@ -25,8 +26,7 @@ struct MachineSet {
     const Kernels& (*kernels)();
 };
 
-// All but plain, slowest first; what one can run the ones before it can, too. Defined in
-// machine_<architecture>.cpp, of which one is built.
+// All but plain, slowest first. Defined in machine_<architecture>.cpp, of which one is built.
 [[nodiscard]] std::span<const MachineSet> machine_sets();
 
 }  // namespace troupe::cpu

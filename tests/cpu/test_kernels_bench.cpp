@@ -38,9 +38,9 @@ TEST_CASE("bench: products of 512 rows to one, GOP/s", "[.bench]") {
             const Quantized x(random.floats(512 * shape.columns), shape.columns, plain_kernels());
             std::vector<float> out(512 * shape.rows);
             for (const Kernels* kernels : fast_kernels()) {
-                std::printf("type %d  %4zu x %4zu  %-7s", static_cast<int>(type), shape.rows,
+                std::printf("type %d  %4zu x %4zu  %-8s", static_cast<int>(type), shape.rows,
                             shape.columns, std::string(kernels->name).c_str());
-                for (const std::size_t tokens : {512, 32, 8, 4, 1}) {
+                for (const std::size_t tokens : {512, 32, 8, 4, 3, 2, 1}) {
                     const double seconds = shortest_seconds([&] {
                         kernels->matmul_quantized(w.matrix, x.rows,
                                                   {0, w.matrix.panels(), 0, tokens, out.data(),
@@ -102,7 +102,7 @@ TEST_CASE("bench: attention of the default model's heads, microseconds a row", "
             const auto q = random.floats(context * width);
             std::vector<float> out(q.size());
             for (const Kernels* kernels : fast_kernels()) {
-                std::printf("context %4zu  %-4s  %-7s", context,
+                std::printf("context %4zu  %-4s  %-8s", context,
                             std::string(to_string(type)).c_str(),
                             std::string(kernels->name).c_str());
                 for (const std::size_t rows : {1, 64}) {
