@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -304,15 +305,23 @@ class Crowd {
     Clock::time_point next_sip_{};
 };
 
+void run_on(int processor) {
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(static_cast<std::size_t>(processor), &only);
+    ::sched_setaffinity(0, sizeof only, &only);
+}
+
 }  // namespace
 
-WebSocketCrowd::WebSocketCrowd() {
+WebSocketCrowd::WebSocketCrowd(std::optional<int> processor) {
     std::array<int, 2> pair{};
     TROUPE_ASSERT(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()) == 0);
     child_ = ::fork();
     TROUPE_ASSERT(child_ >= 0, "a process can be started");
     if (child_ == 0) {
         ::close(pair[0]);
+        if (processor) run_on(*processor);
         Crowd(pair[1]).run();
         std::_Exit(0);
     }

@@ -1,6 +1,8 @@
 // Clients for `troupe bench gateway`: many WebSockets in one thread, in a process of their own, so
-// that the server's memory and processor time are its own. Speaks as much of RFC 6455 as the server
-// does to it: whole, unmasked frames. Told what to do over a socket pair, a line a command:
+// that the server's memory and processor time are its own, and on a processor of their own: on the
+// server's they would displace it whenever it wakes one of them, between two frames. Speaks as much
+// of RFC 6455 as the server does to it: whole, unmasked frames. Told what to do over a socket pair,
+// a line a command:
 //
 //     open 10000              opened 10000
 //     slow 16 4000            opened 16
@@ -13,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace troupe::tools {
@@ -21,7 +24,8 @@ namespace troupe::tools {
 // ends with the destructor.
 class WebSocketCrowd {
  public:
-    WebSocketCrowd();
+    // `processor`: where the child runs; none: anywhere.
+    explicit WebSocketCrowd(std::optional<int> processor);
     ~WebSocketCrowd();
     WebSocketCrowd(const WebSocketCrowd&) = delete;
     WebSocketCrowd& operator=(const WebSocketCrowd&) = delete;
