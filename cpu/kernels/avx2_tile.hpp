@@ -2,8 +2,8 @@
 // some rows of activations. How a block's integer sums come about is the set's (Dot); everything
 // here has internal linkage. Dot<Format> has
 //   signed_quants: unpack the quants of 8 bits as signed numbers
-//   sums<First, End, Rows>(block, x, out): integer_bias_bits + the exact sums of (weight - offset) * q
-//     over the groups [First, End) of a block, by Rows rows
+//   sums<First, End, Rows>(block, x, out): integer_bias_bits + the exact sums of (weight - offset)
+//     * q over the groups [First, End) of a block, by Rows rows
 //   rows_at_once: the most rows that go together
 #pragma once
 
