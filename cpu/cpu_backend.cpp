@@ -119,6 +119,7 @@ Result<> CpuBackend::prepare(const Kernels& kernels, const CpuOptions& options) 
     if (!forward) return forward.error();
     forward_ = std::move(*forward);
     forward_->set_tap(options.tap);
+    forward_->set_attend(options.attend);
     Result<std::unique_ptr<StepSampler>> sampler =
         StepSampler::create(*forward_, *threads_,
                             {static_cast<std::uint32_t>(info_.vocabulary_size),
@@ -234,7 +235,8 @@ Result<std::unique_ptr<model::Backend>> make_cpu_backend(const model::GgufFile& 
                                                          const CpuOptions& options) {
     TROUPE_ASSERT(options.slots_max > 0 && options.tokens_per_step_max > 0);
     // First, as it may ask the system for registers that threads inherit.
-    const Result<const Kernels*> kernels = find_kernels(options.instruction_set);
+    const Result<const Kernels*> kernels =
+        options.kernels != nullptr ? options.kernels : find_kernels(options.instruction_set);
     if (!kernels) return kernels.error();
     Result<std::unique_ptr<ComputeThreads>> threads = start_threads(options.threads);
     if (!threads) return threads.error();

@@ -33,6 +33,8 @@ struct CpuOptions {
     std::vector<model::TokenId> end_tokens;   // all that end an answer, for min_tokens, ignore_eos
     model::LoadProgress* progress = nullptr;  // told of the weights as they are packed
     TapFunction tap;                          // for tests: sees the activations between the stages
+    const Kernels* kernels = nullptr;         // for measuring: these instead of a set
+    AttendFunction attend;                    // likewise
 };
 
 // `file` must outlive the backend: embeddings are read from its mapping. Errors, each saying what

@@ -38,6 +38,11 @@ struct Tap {
 };
 using TapFunction = std::function<void(const Tap&)>;
 
+// For measuring other ways to compute a layer's attention: the step's runs, without scratch. False
+// leaves it to the kernels.
+using AttendFunction =
+    std::function<bool(ComputeThreads& threads, std::span<const AttentionPart> runs)>;
+
 class BlockPass;
 using BlockFunction = void (*)(BlockPass& block);
 
@@ -68,6 +73,7 @@ class Forward {
 
     // Called between the stages from now on; slows the pass down. Not for use in production.
     void set_tap(TapFunction tap) { tap_ = std::move(tap); }
+    void set_attend(AttendFunction attend) { attend_ = std::move(attend); }
 
  private:
     friend class BlockPass;
@@ -131,6 +137,9 @@ class Forward {
     [[nodiscard]] model::AttentionWindow window_of(std::uint32_t layer) const;
     void rotate_and_store(std::uint32_t layer, const RowBatch& batch);
     void attend(std::uint32_t layer, const RowBatch& batch);
+    [[nodiscard]] AttentionPart attention_part(std::uint32_t layer, const RowBatch& batch,
+                                               const AttentionItem& item) const;
+    bool attend_otherwise(std::uint32_t layer, const RowBatch& batch);
     void attend_piece(std::uint32_t layer, const RowBatch& batch, const AttentionItem& item,
                       HeadRange heads, bool quantise, float* scratch);
     void gate_up(const PackedExpert& w, const Activations& in, Gate gate, std::uint32_t rows);
@@ -176,6 +185,7 @@ class Forward {
     std::vector<AttentionItem> items_;
     std::vector<HeadRange> head_ranges_;  // those that this step's attention is cut into
     TapFunction tap_;
+    AttendFunction attend_;  // mostly none
 };
 
 }  // namespace troupe::cpu

@@ -165,8 +165,10 @@ void Forward::attend(std::uint32_t layer, const RowBatch& batch) {
     const auto ranges = static_cast<std::uint32_t>(head_ranges_.size());
     const bool quantised = !is_float(model_.layers()[layer].attention_output.format);
     // A head that is whole blocks is quantised by who computed it.
-    const bool by_head = quantised && hp_.head_length % block_columns == 0;
-    threads_.run(items * ranges, [&](std::uint32_t piece, std::uint32_t worker) {
+    const bool otherwise = attend_otherwise(layer, batch);
+    const bool by_head = quantised && hp_.head_length % block_columns == 0 && !otherwise;
+    const std::uint32_t pieces = otherwise ? 0 : items * ranges;
+    threads_.run(pieces, [&](std::uint32_t piece, std::uint32_t worker) {
         // Backwards: the last rows of a prompt see most, and long pieces should not come last.
         attend_piece(layer, batch, items_[items - 1 - piece % items], head_ranges_[piece / items],
                      by_head, scratch_[worker].attention.data());
@@ -180,8 +182,17 @@ void Forward::attend(std::uint32_t layer, const RowBatch& batch) {
                    });
 }
 
-void Forward::attend_piece(std::uint32_t layer, const RowBatch& batch, const AttentionItem& item,
-                           HeadRange heads, bool quantise, float* scratch) {
+bool Forward::attend_otherwise(std::uint32_t layer, const RowBatch& batch) {
+    if (!attend_) return false;
+    std::vector<AttentionPart> runs;
+    for (std::uint32_t run = 0; run < batch.runs.size(); ++run)
+        runs.push_back(attention_part(layer, batch, {run, 0, batch.runs[run].row_count}));
+    return attend_(threads_, runs);
+}
+
+// All heads of an item, without scratch.
+AttentionPart Forward::attention_part(std::uint32_t layer, const RowBatch& batch,
+                                      const AttentionItem& item) const {
     const model::AttentionWindow window = window_of(layer);
     const RowRun& run = batch.runs[item.run];
     const std::uint32_t row_begin = run.row_begin + item.first;
@@ -201,13 +212,22 @@ void Forward::attend_piece(std::uint32_t layer, const RowBatch& batch, const Att
     part.out = attended_.floats.row(row_begin);
     part.out_stride = attended_.floats.stride;
     part.heads = hp_.head_count;
-    part.head_begin = heads.begin;
-    part.head_end = heads.end;
+    part.head_begin = 0;
+    part.head_end = hp_.head_count;
     part.scale = hp_.attention_scale;
     part.softcap = hp_.attention_softcap;
+    return part;
+}
+
+void Forward::attend_piece(std::uint32_t layer, const RowBatch& batch, const AttentionItem& item,
+                           HeadRange heads, bool quantise, float* scratch) {
+    AttentionPart part = attention_part(layer, batch, item);
+    part.head_begin = heads.begin;
+    part.head_end = heads.end;
     part.scratch = scratch;
     kernels_.attention(part);
     if (!quantise) return;
+    const std::uint32_t row_begin = batch.runs[item.run].row_begin + item.first;
     const std::size_t column = std::size_t{heads.begin} * hp_.head_length;
     const std::size_t columns = std::size_t{heads.end - heads.begin} * hp_.head_length;
     for (std::uint32_t row = row_begin; row < row_begin + item.rows; ++row) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "cpu/free_order/free_order.hpp"
 #include "tests/cpu/attention_support.hpp"
 
 namespace troupe::test {
@@ -116,6 +117,65 @@ TEST_CASE("bench: attention of the default model's heads, microseconds a row", "
             }
         }
     }
+}
+
+TEST_CASE("bench: free order, how many times as fast", "[.bench]") {
+    Random random;
+    const Kernels& set = *available_kernels().back();
+    const FreeOrder free = free_order_of(set);
+    if (free.kernels == nullptr) return;
+    const auto ratio = [](auto&& invariant, auto&& freely) {
+        double with = 1e9, without = 1e9;
+        for (int round = 0; round < 5; ++round) {
+            with = std::min(with, shortest_seconds(invariant, 0.05));
+            without = std::min(without, shortest_seconds(freely, 0.05));
+        }
+        return with / without;
+    };
+    const RawWeights raw(WeightType::q4_1, 576, 576, random);
+    const Packed w({raw.matrix}, PanelFormat::q4_1);
+    const Quantized x(random.floats(16 * 576), 576, plain_kernels());
+    std::vector<float> product(16 * 576);
+    for (const std::size_t tokens : {1, 2, 4, 6, 8, 12}) {
+        const auto multiply = [&](const Kernels& kernels) {
+            kernels.matmul_quantized(
+                w.matrix, x.rows,
+                {0, w.matrix.panels(), 0, tokens, product.data(), 576, Accumulate::store});
+        };
+        std::printf("product of %2zu rows: %.3f\n", tokens,
+                    ratio([&] { multiply(set); }, [&] { multiply(*free.kernels); }));
+    }
+    const Heads shape{9, 3, 64};
+    for (const std::size_t context : {128, 512, 2048}) {
+        Cache cache(shape, KvType::f16, context, random);
+        cache.store(plain_kernels(), context);
+        const auto q = random.floats(context * 576);
+        std::vector<float> out(q.size());
+        for (const std::size_t rows : {1, 64}) {
+            const Query query{context - rows, rows, 0, shape.heads};
+            const auto run = [&](const Kernels& kernels) {
+                attend(kernels, shape, cache, q, query, out);
+            };
+            std::printf("attention of %2zu rows behind %4zu: %.3f\n", rows, context,
+                        ratio([&] { run(set); }, [&] { run(*free.kernels); }));
+        }
+    }
+    const auto row = random.floats(1536), other = random.floats(1536);
+    std::vector<float> out(1536);
+    const auto norm = [&](const Kernels& kernels) {
+        kernels.rms_norm(row.data(), other.data(), 576, 1e-5F, out.data());
+    };
+    const auto norm_quantize = [&](const Kernels& kernels) {
+        kernels.rms_norm_quantize(row.data(), other.data(), 1e-5F, x.rows, 0);
+    };
+    const Quantized wide(1, 1536);
+    const auto silu = [&](const Kernels& kernels) {
+        kernels.silu_mul_quantize(row.data(), other.data(), wide.rows, 0);
+    };
+    std::printf("norm %.3f, norm and quantise %.3f, silu and quantise %.3f\n",
+                ratio([&] { norm(set); }, [&] { norm(*free.kernels); }),
+                ratio([&] { norm_quantize(set); }, [&] { norm_quantize(*free.kernels); }),
+                ratio([&] { silu(set); }, [&] { silu(*free.kernels); }));
 }
 
 }  // namespace troupe::test

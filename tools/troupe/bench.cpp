@@ -12,6 +12,7 @@
 #include "tools/troupe/engine_bench.hpp"
 #include "tools/troupe/gateway_bench.hpp"
 #include "tools/troupe/interference_bench.hpp"
+#include "tools/troupe/invariance_bench.hpp"
 #include "tools/troupe/machine_bench.hpp"
 #include "tools/troupe/model_loading.hpp"
 #include "tools/troupe/sampling_bench.hpp"
@@ -158,6 +159,7 @@ void add_bench(Command& app, Run& run) {
     interference.add_switch("--json", flags->as_json, "print one JSON object");
     interference.when_chosen(
         [flags, &run] { run = [flags] { return bench_interference(*flags); }; });
+    add_invariance_bench(command, run);
     add_machine_bench(command, run);
     add_sampling_bench(command, run);
     add_scheduler_bench(command, run);

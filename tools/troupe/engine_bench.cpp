@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <random>
 #include <vector>
 
@@ -17,9 +18,23 @@ std::uint32_t pages_for(std::uint32_t tokens) {
     return (tokens + model::kPageTokens - 1) / model::kPageTokens;
 }
 
-double seconds_since(Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
+double processor_seconds() {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
+
+class Stopwatch {
+ public:
+    [[nodiscard]] EngineRate rate(std::uint64_t tokens) const {
+        return {tokens, std::chrono::duration<double>(Clock::now() - start_).count(),
+                processor_seconds() - processor_start_};
+    }
+
+ private:
+    Clock::time_point start_ = Clock::now();
+    double processor_start_ = processor_seconds();
+};
 
 // Opens slots, grants pages in order and feeds prompts; the plan it builds is reused.
 class Driver {
@@ -109,9 +124,9 @@ void plan_decode(model::StepPlan& plan, std::uint32_t streams, std::uint32_t pos
 EngineRate measure_prefill(model::Backend& backend, std::uint32_t tokens) {
     Driver driver(backend);
     driver.open(1, tokens);
-    const auto start = Clock::now();
+    const Stopwatch watch;
     driver.prefill(0, tokens);
-    const EngineRate rate{tokens, seconds_since(start)};
+    const EngineRate rate = watch.rate(tokens);
     driver.close();
     return rate;
 }
@@ -129,7 +144,7 @@ EngineRate measure_decode(model::Backend& backend, std::uint32_t streams, std::u
     model::StepResult result;
     std::vector<std::int64_t> idle_ns;
     idle_ns.reserve(steps);
-    const auto start = Clock::now();
+    const Stopwatch watch;
     plan_decode(plans[0], streams, context, 1);  // all but the first have drawn nothing yet
     backend.submit(plans[0]);
     for (std::uint32_t step = 1; step < steps; ++step) {
@@ -140,7 +155,7 @@ EngineRate measure_decode(model::Backend& backend, std::uint32_t streams, std::u
         if (step > 1) idle_ns.push_back(result.idle_ns);  // the first came after a pause
     }
     backend.wait(result);
-    EngineRate rate{std::uint64_t{streams} * steps, seconds_since(start)};
+    EngineRate rate = watch.rate(std::uint64_t{streams} * steps);
     idle_ns.push_back(result.idle_ns);
     const auto middle = idle_ns.begin() + static_cast<std::ptrdiff_t>(idle_ns.size() / 2);
     std::nth_element(idle_ns.begin(), middle, idle_ns.end());

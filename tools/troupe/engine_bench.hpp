@@ -12,7 +12,8 @@ namespace troupe::tools {
 struct EngineRate {
     std::uint64_t tokens = 0;  // computed within the time
     double seconds = 0;
-    double idle_seconds = 0;  // median between steps, of a backend that measures it
+    double processor_seconds = 0;  // of all threads, spinning included
+    double idle_seconds = 0;       // median between steps, of a backend that measures it
 
     [[nodiscard]] double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 };
