@@ -141,6 +141,8 @@ class Person:
             if lane.id is None and lane.last == lane.after:  # refused: nothing will follow
                 del self.lanes[name]
                 self.changed.set()
+            elif event["sequence_number"] == lane.last + 1:  # why the response fails, which follows
+                lane.last += 1
             return
         number = event["sequence_number"]
         if lane.after < 0 or lane.last > lane.after:
